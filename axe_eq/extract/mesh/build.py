@@ -98,10 +98,7 @@ class Have:
 
 
 def build(
-    cuts: Cuts,
-    target: Target,
-    inputs: Sequence[tuple[str, ValueType, str]],
-    compile_local: Compile,
+    cuts: Cuts, target: Target, inputs: Sequence[tuple[str, ValueType, str]], compile_local: Compile
 ) -> Built:
     """The schedule graph of chosen cuts.
 

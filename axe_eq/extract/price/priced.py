@@ -176,12 +176,7 @@ class Prices:
         return kind
 
     def rule_out(
-        self,
-        roots: Sequence[int],
-        picks: Picks,
-        stored: Sequence[str],
-        way: Way,
-        reason: str,
+        self, roots: Sequence[int], picks: Picks, stored: Sequence[str], way: Way, reason: str
     ) -> Price:
         """Price a cone without a way that it cannot be built by, from now on."""
         key = _key(roots, picks, stored)

@@ -125,12 +125,7 @@ def sharded(
     used: set[str] = set()
     for name in (name for names in dims for name in names):
         if name not in mesh.shape:
-            refuse(
-                notation,
-                text,
-                f"unknown mesh dim {name!r}",
-                f"one of {', '.join(mesh.shape)}",
-            )
+            refuse(notation, text, f"unknown mesh dim {name!r}", f"one of {', '.join(mesh.shape)}")
         if name in used:
             refuse(notation, text, f"mesh dim {name!r} twice", "once")
         used.add(name)

@@ -116,10 +116,7 @@ def _read(cone: Cone, names: Names) -> Problem:
 
 
 def _reduction(
-    fold: Fold,
-    known: Mapping[int, Cell],
-    reductions: list[Reduction],
-    operands: Sequence[Operand],
+    fold: Fold, known: Mapping[int, Cell], reductions: list[Reduction], operands: Sequence[Operand]
 ) -> Cell:
     """Add a fold's reductions, one or those of a structured monoid; its value as a cell."""
     cell, declared = substituted(fold.cell, known), MONOIDS[fold.monoid]

@@ -250,11 +250,7 @@ def _counted(problem: Problem, tiling: Tiling, target: Target) -> tuple[float, .
 
 
 def _seconds(
-    summary: Summary,
-    target: Target,
-    columns: Columns,
-    row: Instr,
-    part: Column,
+    summary: Summary, target: Target, columns: Columns, row: Instr, part: Column
 ) -> Column:
     """Matrix units beside lanes, over all blocks; of one chunk on its way after each other.
 
