@@ -21,16 +21,7 @@ from axe_eq.errors import DispatchError, LayoutError, ScheduleError
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, used
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
-from axe_eq.lower.formulas import (
-    Cone,
-    Fold,
-    Leaf,
-    Load,
-    Looked,
-    Position,
-    Prefix,
-    Root,
-)
+from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Looked, Position, Prefix, Root
 from axe_eq.pack import schedule_named
 from axe_eq.program import gathers, ops, places
 from axe_eq.program.ops import Look

@@ -49,9 +49,7 @@ def walk(space: Space, names: Names, target: Target, parameters: Mapping[str, in
     parts = cut(space, [d for d in space.dims if d not in space.reduced])
     if len(parts) > MOST_PIECES:
         raise DispatchError(
-            "kernel",
-            f"has {len(parts)} parts in which tensors end",
-            f"at most {MOST_PIECES}",
+            "kernel", f"has {len(parts)} parts in which tensors end", f"at most {MOST_PIECES}"
         )
     for part in parts:
         _part(names, part, target, parameters)
