@@ -105,16 +105,22 @@ class Cones:
         self._joined = 0
         self.computed = 0
 
-    def of(self, root: int, materialised: Collection[int]) -> Found:
+    def of(self, root: int, materialised: Collection[int], copied: bool = False) -> Found:
         """Cones of a root tile (computed, not loaded), and the placed classes met on the way.
 
-        An input is computed by nothing: its cones copy it from where it arrives.
+        An input is computed by nothing: its cones copy it from where it arrives. What may be
+        `copied` may be loaded from where else it is kept.
         """
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
             return [c for source, load in loads if source in self.inputs for c in load], 0
         self._members = bits(materialised) if self._remembers else 0
-        return self._compute(root, materialised, 0)
+        cones, met = self._compute(root, materialised, 0)
+        if copied:
+            loads, more = self._loads_of(root)
+            cones = cones + [c for source, load in loads if source in materialised for c in load]
+            met |= more
+        return cones, met
 
     def invalidate(self, placed: Collection[int]) -> Memo:
         """Forget what depends on these classes being materialised; returns it, for `reinstate`."""
@@ -552,13 +558,31 @@ def _load_order(access: Access) -> tuple[object, ...]:
     return access.letters, access.n_bytes, access.star, access.passes, feeds, *place
 
 
+def _slides(forest: Forest, choice: Choice, child: int, layout: str) -> bool:
+    """Whether a window of an operand of a product slides by single neighbours in memory."""
+    sig = signature(choice.text)
+    if all(len(p.terms) < 2 for operand in sig.operands for p in operand):
+        return False
+    types = [forest.tiles[c].type for c in choice.children]
+    extents, dims = (
+        sig.extents([t.shape for t in types]),
+        contiguous(layout, forest.tiles[child].type.shape),
+    )
+    return any(
+        sum(extents[letter] > 1 for letter, _ in sig.operands[n][d].terms) > 1
+        for n, c in enumerate(choice.children) if c == child for d in dims
+    )  # fmt: skip
+
+
 def _fed(forest: Forest, products: Sequence[Choice], picks: Picks) -> dict[int, int]:
     """Loads that products read, each with the bytes that divide where the parts of it begin."""
     found: dict[int, int] = {}
-    for child in (c for choice in products for c in through_tiles(choice)):
+    for choice, child in ((p, c) for p in products for c in through_tiles(p)):
         end, begins = as_it_lies(forest, child, picks), ANY_ALIGNMENT
         if end != child:
             begins = apart(forest, child, picks) * forest.tiles[end].type.itemsize
+        if picks[end].kind == LOAD and _slides(forest, choice, child, picks[end].layout):
+            begins = min(begins, forest.tiles[end].type.itemsize)
         before = found.get(end, ANY_ALIGNMENT)
         found[end] = min(before, begins) and gcd(before, begins)
     return found

@@ -12,10 +12,11 @@ from axe_eq.extract.read.forest import CELL, GATHER, LOAD, SCAN, Choice, Forest
 from axe_eq.extract.read.formula import formula
 from axe_eq.kernel.cells import Cell
 from axe_eq.layout import Layout
+from axe_eq.lower.formulas import Load
 from axe_eq.lower.read import read_cone
 from axe_eq.program import places
 from axe_eq.program.gathers import looks
-from axe_eq.program.ops import scan, selector
+from axe_eq.program.ops import MONOIDS, scan, selector
 from axe_eq.program.signature import signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule.summary import Formula, ScanWork
@@ -78,17 +79,22 @@ def reads(
         or _views_inside(roots, order, picks)
         or (any(kind.parts for _, kind in gathers) and _bend(order, picks))
     )
-    scanned: frozenset[int] | None = frozenset()
+    found: tuple[int, int] | None = (0, 0)
     if not strided:
         row = "any" if not looked and any(picks[t].product for t in order) else ""
-        scanned = _scanned_dims(formula(forest, roots, order, picks, stored), row)
+        cone = formula(forest, roots, order, picks, stored)
+        found = _read(cone, row)
+        if found is None and row:  # what no tile holds may be read element by element
+            single = _read(cone, "")
+            found = single if single and single[1] else None
+        looked = max(looked, found[1] if found else 0)
     return Reads(
-        unread=scanned is None,
+        unread=found is None,
         n_reads=_count(roots, order, picks) if gathers else len(loads),
         n_outside=_outside(forest, roots, picks) if len(roots) > 1 else 0,
         n_looked=looked,
         n_ended=sum(cut_of(choice) is not None for choice, _ in gathers),
-        n_scanned=len(scanned or ()),
+        n_scanned=found[0] if found else 0,
         scans=scans,
     )
 
@@ -149,9 +155,9 @@ def _layout(text: str) -> Layout:
 
 @cache
 def _is_dense(text: str) -> bool:
-    """Whether elements follow each other in order, as far as strides are to describe a layout."""
+    """Whether elements follow each other in order."""
     layout = _layout(text)
-    return bool(layout.swizzle or layout.box or layout.replica) or len(layout.shard) < 2
+    return layout.is_linear() and not layout.replica and len(layout.shard) < 2
 
 
 @cache
@@ -161,7 +167,7 @@ def _is_strided(text: str, shape: tuple[int, ...]) -> bool:
         blocks = _layout(text).group(shape).blocks
     except LayoutError:
         return False
-    return all(sum(e > 1 for e, *_ in block) <= 1 for block in blocks)
+    return _layout(text).is_linear() and all(sum(e > 1 for e, *_ in block) <= 1 for block in blocks)
 
 
 @cache
@@ -176,7 +182,7 @@ def _cuts(text: str, shape: tuple[int, ...]) -> bool:
         _layout(text).group(shape)
     except LayoutError:
         return False
-    return True
+    return _layout(text).is_linear()
 
 
 def _kind_of(forest: Forest, choice: Choice) -> _Kind:
@@ -213,12 +219,18 @@ def _bends(text: str) -> bool:
 
 
 @lru_cache(REMEMBERED)
-def _scanned_dims(cone: Formula, row: str) -> frozenset[int] | None:
-    """Dims that a cone scans; None where its formulas say that strides do not describe it."""
+def _read(cone: Formula, row: str) -> tuple[int, int] | None:
+    """How many dims a cone scans, how many loads it reads where integers say; None if unread."""
     try:
-        return frozenset(p.dim for p in read_cone(cone.step(row), _first).prefixes)
+        made = read_cone(cone.step(row), _first)
     except DispatchError:
         return None
+    if any(MONOIDS[f.monoid].n_values > 1 for f in made.folds) and any(
+        len(f.dims) > 1 for f in made.folds
+    ):  # what streams takes chunks of one dim
+        return None
+    looked = sum(isinstance(leaf, Load) and bool(leaf.looks) for leaf in made.leaves)
+    return len({p.dim for p in made.prefixes}), looked
 
 
 def _first(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:

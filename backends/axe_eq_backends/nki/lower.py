@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from axe_eq.errors import ScheduleError, said
+from axe_eq.errors import DispatchError, ScheduleError, said
 from axe_eq.kernel import ir
 from axe_eq.lower.formulas import Cone
 from axe_eq.lower.read import as_kernel, own_lowering, read_cone
 from axe_eq.pack import ask_schedule
+from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
 from axe_eq_backends.nki.planning import Made, plan
 from axe_eq_backends.nki.schedules.gemm import Contraction, contraction, gemm
@@ -61,6 +63,19 @@ READS: Mapping[str, Callable[[Cone], Any]] = {
 WRITES: Mapping[str, Write] = {"tiles": walk, "tensor_engine": gemm, "stream": stream}
 
 
+def check_results(step: KernelStep) -> None:
+    """Refuse results that have gaps: a kernel returns all of a tensor that it wrote.
+
+    Raises:
+        DispatchError: the first of them.
+    """
+    for root, written in zip(step.roots, step.writes, strict=True):
+        size, held = value_type(step.nodes[root].type).size, buffer_elements(written.layout)
+        if held > size:
+            wrong = f"lies in {written.layout}, {held} elements for {size}"
+            raise DispatchError(f"result of kernel {step.name}", wrong, "a layout without gaps")
+
+
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
     """The kernel of one step: its schedule's own where that writes one.
 
@@ -82,6 +97,7 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         parameters = cheapest(step, target)
     else:
         parameters = step.parameters
+    check_results(step)
     cone = read_cone(step)
     if step.schedule not in WRITES:
         known = " ".join(WRITES)

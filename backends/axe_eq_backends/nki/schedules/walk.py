@@ -19,6 +19,7 @@ from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.nki.build import EngineBuilder
+from axe_eq_backends.nki.ruled import ruled
 from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor, cut, restricted, size, split
 from axe_eq_backends.nki.tile import Tile, loaded
@@ -52,7 +53,11 @@ def walk(
     """
     k = EngineBuilder(name, target)
     names = Names(k)
-    parts = cut(space, [d for d in space.dims if d not in space.reduced])
+    parts = [
+        part
+        for ruled_ in ruled(space, MOST_PIECES)
+        for part in cut(ruled_, [d for d in ruled_.dims if d not in ruled_.reduced])
+    ]
     if len(parts) > MOST_PIECES:
         raise DispatchError(
             f"kernel {name}",
