@@ -133,6 +133,3 @@ def _figures(summary: Summary, target: Target) -> Columns:
     roofline(summary, target, columns, lanes)
     columns.time_s += floor_s(target)
     return columns
-
-
-__all__ = ["Lanes", "Scans"]

@@ -248,15 +248,3 @@ class Tensors:
             of_one = LANES * (wide if o.strides[-1] == 1 else 1)
             total += 0 if o.counts else own * times * passes.get(n, 1) / of_one
         return total / target.n_units * target.figure("ask_s")
-
-
-__all__ = [
-    "SECTOR_BYTES",
-    "Tensors",
-    "apart",
-    "chained",
-    "exchanging",
-    "floor_s",
-    "operations",
-    "residents",
-]

@@ -372,6 +372,3 @@ def _check_fits(port: Port, array: DeviceArray) -> None:
             thing, f"has strides {array.strides}", f"{port.strides}",
             hint="exe.pack(name, array), or compile with Spec(..., layout=) of these strides",
         )  # fmt: skip
-
-
-__all__ = ["CudaEmitter", "CudaRunner", "Program", "load"]

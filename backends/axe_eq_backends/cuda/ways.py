@@ -19,6 +19,8 @@ class Way(Protocol):
 
     Attributes:
         names: of its parameters; no two kinds have the same.
+
+    One with `extra` has parameters that all its candidates have, with their values.
     """
 
     @property
@@ -72,7 +74,8 @@ def written(cone: Cone, parameters: Mapping[str, int]) -> tuple[ir.Kernel, Mappi
     """
     found, buffers = ways_of(cone)
     for way in found:
-        if way.names == parameters.keys():
+        fixed = getattr(way, "extra", ())
+        if way.names == parameters.keys() and all(parameters[n] == v for n, v in fixed):
             return way.kernel(parameters, cone.name), buffers
     known = "; ".join(" ".join(sorted(way.names)) for way in found)
     raise cone.refuse(f"is to be written by {' '.join(parameters) or 'nothing'}", known)

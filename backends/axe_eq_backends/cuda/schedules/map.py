@@ -86,14 +86,8 @@ def elementwise(
         loaded: dict[int, ir.View] = {}
         for n, o in enumerate(ins):
             loaded[n] = space.load(o, begin, tile, index, values=loaded)
-        values = list(loaded.values())
         for out, (_, cell) in zip(outs, outputs, strict=True):
-            missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
-            result = k.reg_reduced(out.name, out.dtype, index.all, missing)
-            k.map(cell, result.all, *values)
-            kept = tuple(0 if d in missing else slice(None) for d in range(2))
-            part = result.all[kept] if len(missing) < 2 else result.all[0]
-            k.copy(space.view(out.name, begin, tile), part)
+            space.store(out, cell, loaded, begin, tile, index)
     return k.finish()
 
 

@@ -276,10 +276,31 @@ class Space:
         """Where a tile of a tensor is read along a dim, over the dims that the tensor varies in."""
         missing = [d for d in range(2) if not look.reach[len(self.shape) - 2 + d]]
         tile = self.k.reg_reduced("place", look.dtype, layout.all, missing)
-        numbers = sorted(used(look.cell))
-        cell = renumber(look.cell, {n: i for i, n in enumerate(numbers)})
-        self.k.map(cell, tile.all, *(values[n] for n in numbers))
+        mapped(self.k, look.cell, tile.all, values)
         return tile.all[index]
+
+    def store(
+        self,
+        out: Operand,
+        cell: Cell,
+        values: Mapping[int, ir.View],
+        begin: Sequence[Int],
+        tile: tuple[int, int],
+        layout: ir.Buffer,
+    ) -> None:
+        """Write a cell of numbered values to the tile's part of a tensor, from registers so."""
+        missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
+        result = self.k.reg_reduced(out.name, out.dtype, layout.all, missing)
+        mapped(self.k, cell, result.all, values)
+        kept = tuple(0 if d in missing else slice(None) for d in range(2))
+        part = result.all[kept] if len(missing) < 2 else result.all[0]
+        self.k.copy(self.view(out.name, begin, tile), part)
+
+
+def mapped(k: ThreadBuilder, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
+    """Map a cell of numbered values to registers."""
+    numbers = sorted(used(cell))
+    k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *(values[n] for n in numbers))
 
 
 def declare(
@@ -301,8 +322,16 @@ def declare(
 
 def vector(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> int:
     """Elements of so many bytes of the widest element type that runs along the last dim."""
-    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts]
-    return max(1, n_bytes // max(sizes, default=4))
+    return vectors(operands, n_bytes)[0]
+
+
+def vectors(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> tuple[int, int]:
+    """Elements of so many bytes of the widest and of the narrowest type along the last dim.
+
+    Threads that hold the latter read several vectors of what is wider.
+    """
+    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts] or [4]
+    return max(1, n_bytes // max(sizes)), max(1, n_bytes // min(sizes))
 
 
 def run_vector(operands: Sequence[Operand], dim: int, n_bytes: int = VECTOR_BYTES) -> int:
