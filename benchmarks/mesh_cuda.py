@@ -20,7 +20,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -399,7 +399,7 @@ def measure(case: Case, folder: Path) -> Found:
     del whole, meant
     assert all(n == run.plan.n_bytes[name][run.rank] for name, n in run.sent.items())
     times = in_turns({"axe": bound, "torch": torch_s}, _of_processes())
-    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, 1)}
+    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, [run.rank])}
 
 
 def check_moves(folder: Path, transport: str, only: list[str] | None) -> None:
@@ -462,17 +462,25 @@ def measure_peers(case: Case, folder: Path) -> Found:
     for n in range(2):
         torch.cuda.synchronize(n)
     assert all(n == run.plan.n_bytes[name][r] for r in range(2) for name, n in run.sent[r].items())
-    checks += [check(case, meant, y, r) for r, y in enumerate(bound())]
+    for _ in range(2):  # of the other sign, where the function is linear, and of the first again
+        for n, mine in enumerate(given):
+            mine[0].neg_()
+            torch.cuda.synchronize(n)
+        meant = -meant
+        if case.kind != "mlp":
+            checks += [check(case, meant, y, r) for r, y in enumerate(bound())]
+            for n in range(2):
+                torch.cuda.synchronize(n)
     del whole, meant
     times = in_turns(ways, _of_devices(2))
-    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, 2)}
+    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, range(2))}
 
 
-def hosts(way: Callable[[], Any], n: int) -> float:
+def hosts(way: Callable[[], Any], devices: Sequence[int]) -> float:
     """Microseconds of the host for a call, when devices are busy."""
     import torch
 
-    for device in range(n):
+    for device in devices:
         torch.cuda.synchronize(device)
         with torch.cuda.device(device):
             torch.cuda._sleep(50_000_000)
@@ -480,7 +488,7 @@ def hosts(way: Callable[[], Any], n: int) -> float:
     for _ in range(5):
         way()
     found = (time.perf_counter() - begin) / 5 * 1e6
-    for device in range(n):
+    for device in devices:
         torch.cuda.synchronize(device)
     return found
 
