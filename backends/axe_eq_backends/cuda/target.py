@@ -183,8 +183,8 @@ _FIGURES = {
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
-    "add_sums_s": 1.3e-6,
-    "add_sums_bytes_per_s": 55e9,
+    "add_sums_s": 0.9e-6,
+    "add_sums_bytes_per_s": 40e9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.4": 120,
