@@ -197,9 +197,7 @@ class Program:
             ArgumentError: arrays of another number, type, shape, strides or device.
         """
         library, there, given, copies = self._given(arrays)
-        wanted = self.code.wanted(into)
-        made = [library.make(self.code.ports[n]) if a is None else a
-                for n, a in zip(self.code.made, wanted, strict=True)]  # fmt: skip
+        made = self._made(library, into)
         for copy in copies:
             copy.run()
         there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
@@ -208,14 +206,20 @@ class Program:
             self.quick = _torch_quick(there, library, given[len(self.code.inputs) :])
         return self._results(arrays, [library.handed(a) for a in made])
 
-    def bind(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
+    def bind(
+        self, arrays: Sequence[Any], into: Sequence[Any] = ()
+    ) -> tuple[Callable[[], None], Sequence[Any]]:
         """A prepared call on these arrays, and the arrays that it writes every time.
+
+        Args:
+            arrays: as for `call`.
+            into: as for `call`.
 
         Raises:
             ArgumentError: as `call`.
         """
         library, there, given, copies = self._given(arrays)
-        made = [library.make(self.code.ports[n]) for n in self.code.made]
+        made = self._made(library, into)
         pointers = (*given, *(library.read(a).pointer for a in made))
         launch = there.prepared(pointers, library, (arrays, made, copies))
         if copies:
@@ -265,6 +269,11 @@ class Program:
         constants = zip(self.code.constants, arrays[n:], strict=True)
         found += [there.constant(name, a) for name, a in constants]
         return library, there, found, copies
+
+    def _made(self, library: Library, into: Sequence[Any]) -> list[Any]:
+        """Arrays for the outputs that are made: new ones, but where they are given."""
+        goals = zip(self.code.made, self.code.wanted(into), strict=True)
+        return [library.make(self.code.ports[n]) if a is None else a for n, a in goals]
 
     def _results(self, arrays: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """Outputs in order: those that were made, and inputs that are outputs."""
