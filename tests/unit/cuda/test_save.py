@@ -18,7 +18,7 @@ import pytest
 import axe_eq as axe
 from axe_eq.errors import AxeError, SearchError
 from axe_eq.pack import installed
-from axe_eq_backends.cuda import driver
+from axe_eq_backends.cuda import driver, run
 from tests.conftest import cuda_devices
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
