@@ -85,9 +85,10 @@ FIXED: dict[str, str] = {
                "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
                "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
 }""",
-    # Another CTA waits for this to overwrite what was read here, and what CTAs fetch of each other is
-    # behind the cluster's barrier: order is needed, visibility is not. With .release.cluster and a wait .acquire.cluster
-    # every arrival waits for all writes of the thread on the whole device (MEMBAR.ALL.GPU).
+    # Another CTA waits for this to overwrite what was read here, and what CTAs fetch of each other
+    # is behind the cluster's barrier: order is needed, visibility is not. With .release.cluster and
+    # a wait .acquire.cluster every arrival waits for all writes of the thread on the whole device
+    # (MEMBAR.ALL.GPU).
     "barrier_arrive_at": DEVICE + """ void barrier_arrive_at(unsigned b, int rank) {
   asm volatile("{ .reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
                "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
