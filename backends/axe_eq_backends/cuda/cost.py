@@ -408,7 +408,12 @@ def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> N
     shared = n_blocks * steps * lines / (rate * figure("copies_over_memory"))
     read = costs["gmem_bytes"] / rate
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    # Where units wait for the last ones, these have their power: a row's rate is that of all.
+    # While all units multiply, they share the power that there is: a row's rate is that of all. The
+    # last tiles have the power of units that wait for them.
+    per_unit = np.maximum(n_blocks / _units(target, split * of_cluster), 1e-9)
+    together = np.floor(per_unit) / per_unit * matrix
+    last = np.where(rounds > per_unit, np.maximum(matrix - together, steps * multiplied), 0.0)
+    matrix = np.where(per_unit > 1, together + last, matrix)
     computed = np.maximum(matrix, vector * waves(summary, target, columns))
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
