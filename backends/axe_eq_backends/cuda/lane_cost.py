@@ -131,7 +131,7 @@ def _figures(summary: Summary, target: Target) -> Columns:
     columns = Columns({"p": p, "q": q, "k": k, "s": k})
     lanes = flops(summary.products, summary, columns) / target.vector_flops_per_s
     roofline(summary, target, columns, lanes)
-    columns.time_s += floor_s(target)
+    columns.time_s += floor_s(target, columns.costs["gmem_bytes"])
     return columns
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
@@ -21,14 +21,13 @@ from axe_eq_backends.cuda.pieces import in_pieces
 from axe_eq_backends.cuda.schedules.map import (
     OTHER_REGISTERS,
     VECTORS,
-    WARPS,
     elementwise,
     fits,
     registers,
     spread,
     tiled,
 )
-from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vector, vectors
+from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vectors
 from axe_eq_backends.cuda.schedules.transpose import (
     ELEMENT_SIDE,
     ELEMENT_WARPS,
@@ -60,9 +59,9 @@ def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
         extents, fused = collapse([shape[d] for d in order], tensors, frozen=2)
         ways.append(Turns(_tensors(extents, fused, len(operands), cells, names), cells))
     given = list(zip(outputs, cells, strict=True))
-    ways += _maps(shape, operands, given, names)
+    ways.append(_maps(shape, operands, given, names))
     if cut := in_pieces(shape, operands, given, names):
-        ways += _maps(cut.shape, cut.operands, cut.outputs, names, (("pieces", cut.count),))
+        ways.append(_maps(cut.shape, cut.operands, cut.outputs, names, cut.count))
     return ways, names.buffers
 
 
@@ -71,25 +70,12 @@ def _maps(
     operands: Sequence[Operand],
     outputs: Sequence[tuple[Operand, Cell]],
     names: Names,
-    extra: tuple[tuple[str, int], ...] = (),
-) -> Iterator[Maps]:
-    """Maps over an index space, its dims fused where all tensors run through them.
-
-    Rows of tiles are those of the last dim but one; or of another dim, where a tile is more than
-    the last two dims, or where something is the same along it that would be read for every tile.
-    """
+    pieces: int = 1,
+) -> Maps:
+    """Maps over an index space, its dims fused where all tensors run through them."""
     cells = [cell for _, cell in outputs]
     extents, fused = spread(shape, [*operands, *(o for o, _ in outputs)])
-    yield Maps(_tensors(extents, fused, len(operands), cells, names), cells, extra)
-    *slow, usual, last = range(len(extents))
-    few = prod(extents[-2:]) < LANES * WARPS * vector(fused)
-    for rows in slow:
-        again = any(o.varies(usual) and o.varies(last) and not o.varies(rows) for o in fused)
-        if few or again:
-            order = [*(d for d in slow if d != rows), usual, rows, last]
-            turned = [extents[d] for d in order], [o.over(order) for o in fused]
-            made = _tensors(*turned, len(operands), cells, names)
-            yield Maps(made, cells, (*extra, ("rows", rows)))
+    return Maps(_tensors(extents, fused, len(operands), cells, names), cells, pieces)
 
 
 def _tensors(
@@ -110,12 +96,13 @@ class Maps:
 
     tensors: Tensors
     cells: Sequence[Cell]
-    extra: tuple[tuple[str, int], ...] = ()  # parameters that say what space it is over
+    pieces: int = 1  # of an index space that it is over one of
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
-        return frozenset({"map_warps", "vector", "vectors", *(n for n, _ in self.extra)})
+        names = {"map_warps", "vector", "vectors"}
+        return frozenset(names | {"pieces"} if self.pieces > 1 else names)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Vectors and their number, as far as a thread holds and computes them."""
@@ -124,24 +111,26 @@ class Maps:
         longest = max(target.sizes("vector_bytes"))
         run = run_vector(t.outputs, last, longest)
         flops = sum(map(cell_flops, self.cells))
-        sizes = {
+        held_by = {
             (min(most, run, held), held)
             for most in vectors(fused, longest)
             for held in target.sizes("map_elements")
             if held <= VECTORS * most and fits(fused, flops, held)
         }
-        for warps, (wide, held) in product(target.sizes("map_warps"), sorted(sizes)):
-            tile, _ = tiled(t.shape, warps, wide, held // wide)
-            counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
+        for warps, (wide, held) in product(target.sizes("map_warps"), sorted(held_by)):
+            tile, _ = tiled(t.shape, fused, warps, wide, held // wide)
+            sizes = (*[1] * (len(t.shape) - len(tile)), *tile)
+            counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
+            parameters = {"map_warps": warps, "vector": wide, "vectors": held // wide}
+            if self.pieces > 1:
+                parameters["pieces"] = self.pieces
             found.append(
                 t.candidate(
-                    target,
-                    {"map_warps": warps, "vector": wide, "vectors": held // wide,
-                     **dict(self.extra)},
+                    target, parameters,
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops), wide=wide,
+                    chain=chained(target, held, flops), wide=wide, phases=False,
                 )
             )  # fmt: skip
         return found

@@ -34,7 +34,6 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.schedules.rows import OTHER_REGISTERS
 from axe_eq_backends.cuda.schedules.tails import Reduction, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
@@ -43,6 +42,7 @@ from axe_eq_backends.cuda.schedules.tensors import (
 )
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
+OTHER_REGISTERS = 28  # of a thread: addresses, values of rows, temporaries
 
 
 @dataclass(frozen=True)
