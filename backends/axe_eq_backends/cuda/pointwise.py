@@ -151,25 +151,27 @@ class Turns:
 
     tensors: Tensors
     cells: Sequence[Cell]
-    names: frozenset[str] = frozenset({"turn_reading", "turn_writing", "vector"})
+    names: frozenset[str] = frozenset({"turn_reading", "turn_writing", "turn_lanes", "vector"})
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Warps along either dim."""
         t, found = self.tensors, list[Candidate]()
         tensors = [*t.operands, *t.outputs]
         side = block_side(t.shape, tensors, max(target.sizes("vector_bytes")))
-        sizes = target.sizes("turn_reading"), target.sizes("turn_writing")
+        sizes = [target.sizes(f"turn_{n}") for n in ("reading", "writing", "lanes")]
         flops = sum(map(cell_flops, self.cells))
         held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
-        for warps in product(*sizes) if side > 1 else [SMALL]:
-            tile = tile_of(side, warps)
+        for reading, writing, lanes in product(*sizes) if side > 1 else [(*SMALL, LANES)]:
+            warps = reading, writing
+            tile = tile_of(side, warps, lanes)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
             taken = registers(tensors, held) + OTHER_REGISTERS
             found.append(
                 t.candidate(
                     target,
-                    {"turn_reading": warps[0], "turn_writing": warps[1], "vector": side},
+                    {"turn_reading": reading, "turn_writing": writing, "turn_lanes": lanes,
+                     "vector": side},
                     blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
                     resident=residents(target, n_warps, taken),
                 )
@@ -180,7 +182,8 @@ class Turns:
         """A relayout by so many warps along either dim."""
         t, warps = self.tensors, (parameters["turn_reading"], parameters["turn_writing"])
         outputs = list(zip(t.outputs, self.cells, strict=True))
-        return turn(t.shape, t.operands, outputs, warps, name, parameters["vector"])
+        sizes = parameters["vector"], parameters["turn_lanes"]
+        return turn(t.shape, t.operands, outputs, warps, name, *sizes)
 
 
 def _turned(

@@ -96,7 +96,8 @@ _CHOICES = {
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
     "turn_reading": (1, 2),  # warps along the dim that is read
-    "turn_writing": (1, 4),
+    "turn_writing": (1, 2, 4, 8),
+    "turn_lanes": (4, 8, 16),  # of a warp along the dim that is written
     "scan_threads": _powers(1024),  # along the scanned dim
     "scan_held": (1, 2, 3, 4, 6, 8, 12, 16),  # of a thread
 }

@@ -19,7 +19,7 @@ from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, Space
 
-LANES = (8, 4)  # of a warp along the operands' dim and along the results'
+WARP = 32
 SMALL = (1, 1)  # warps of the smallest CTA, along both
 ELEMENT_WARPS, ELEMENT_SIDE = 4, 32
 
@@ -31,6 +31,7 @@ def turn(
     warps: tuple[int, int],
     name: str = "turn",
     side: int | None = None,
+    lanes: int = 4,
 ) -> ir.Kernel:
     """The kernel that computes every output's cell over the operands at every index.
 
@@ -43,11 +44,12 @@ def turn(
         name: of the kernel.
         side: elements of a vector; by default as many as blocks may have. 1 turns single elements
             through shared memory, on 4 warps.
+        lanes: of a warp along the results' dim; the others lie along the operands'.
     """
     side = side or block_side(shape, [*operands, *(o for o, _ in outputs)])
     if side == 1:
         return _Elements(shape, operands, outputs, name).write()
-    return _Blocks(shape, operands, outputs, warps, side, name).write()
+    return _Blocks(shape, operands, outputs, warps, side, name, lanes).write()
 
 
 def block_side(
@@ -58,11 +60,11 @@ def block_side(
     return gcd(max(1, n_bytes // min(sizes)), shape[-1], shape[-2])
 
 
-def tile_of(side: int, warps: tuple[int, int]) -> tuple[int, int]:
+def tile_of(side: int, warps: tuple[int, int], lanes: int) -> tuple[int, int]:
     """Elements of a tile along the operands' dim and along the results'."""
     if side == 1:
         return ELEMENT_SIDE, ELEMENT_SIDE
-    return warps[0] * LANES[0] * side, warps[1] * LANES[1] * side
+    return warps[0] * WARP // lanes * side, warps[1] * lanes * side
 
 
 class _Turn:
@@ -118,19 +120,20 @@ class _Blocks(_Turn):
         warps: tuple[int, int],
         side: int,
         name: str,
+        lanes: int,
     ) -> None:
-        (slow, fast), (lanes_a, lanes_b) = warps, LANES
+        (slow, fast), (lanes_a, lanes_b) = warps, (WARP // lanes, lanes)
         self.operands, self.outputs = operands, outputs
         self.k = k = ThreadBuilder(name, slow * fast)
         self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
-        self.tile = tile_of(side, warps)
+        self.tile = tile_of(side, warps, lanes)
         threads = (slow, 32 * fast, "tx"), (fast, 32, "tx")
-        lanes = (lanes_a, 1, "tx"), (lanes_b, lanes_a, "tx")
+        of_warp = (lanes_a, 1, "tx"), (lanes_b, lanes_a, "tx")
         self.like = {}
         for along, steps in ((0, (1, side)), (1, (side, 1))):
             shard = [
-                threads[0], lanes[0], (side, steps[0], "reg"),
-                threads[1], lanes[1], (side, steps[1], "reg"),
+                threads[0], of_warp[0], (side, steps[0], "reg"),
+                threads[1], of_warp[1], (side, steps[1], "reg"),
             ]  # fmt: skip
             layout = Layout([i for i in shard if i[0] != 1])
             self.like[along] = k.reg(f"like{along}", "f32", self.tile, layout)
@@ -153,7 +156,7 @@ class _Elements(_Turn):
         self.k = k = ThreadBuilder(name, ELEMENT_WARPS)
         self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
         down = ELEMENT_SIDE // ELEMENT_WARPS
-        self.tile = tile_of(1, (1, 1))
+        self.tile = tile_of(1, (1, 1), 1)
         slow, lanes = [(down, 1, "reg"), (ELEMENT_WARPS, 1, "warp")], [(32, 1, "lane")]
         self.like = {
             0: k.reg("like0", "f32", self.tile, Layout([*lanes, *slow])),
