@@ -23,6 +23,7 @@ from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
+from axe_eq_backends.cuda.schedules.tails import Problem as Rows
 from axe_eq_backends.cuda.schedules.tensors import Operand, dense
 from axe_eq_backends.cuda.schedules.transpose import turn
 
@@ -197,7 +198,7 @@ def _rows() -> Subject:
     for row, column in enumerate((255, 510, 765, 999)):  # lanes 31, 31, 31 and 28
         x[row, column] = 1.0
     sums = _wide(x).sum(1, keepdims=True)
-    kernel = reduce_rows(shape, [dense("x", "f16", shape)], steps, outputs, 128)
+    kernel = reduce_rows(Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs), 128)
     expected = 2 * _wide(x) + (sums - _wide(x) ** 2).max(1, keepdims=True)
     return Subject(kernel, {"x": x, "y": np.zeros(shape, np.float16)}, {"y": expected})
 
@@ -215,7 +216,8 @@ def _short_rows() -> Subject:
     squares = (_wide(x) ** 2).sum(1)
     arrays = {"x": x, "w": w, "y": np.zeros(shape, np.float16), "r": np.zeros(6, np.float32)}
     expected = {"y": _wide(x) / np.sqrt(squares)[:, None] * _wide(w), "r": squares}
-    return Subject(reduce_rows(shape, operands, steps, outputs, 16), arrays, expected)
+    kernel = reduce_rows(Rows(shape, 1, operands, steps, outputs), 16)
+    return Subject(kernel, arrays, expected)
 
 
 def _swept_rows() -> Subject:
@@ -238,9 +240,8 @@ def _swept_rows() -> Subject:
     with np.errstate(invalid="ignore"):
         weights = np.exp(_wide(x) - _wide(x).max(1, keepdims=True))
     sums = weights.sum(1)
-    kernel = sweep(
-        shape, 1, [dense("x", "f16", shape)], steps, outputs, SweepTiling(4, 1, 8, 32, 1)
-    )
+    problem = Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs)
+    kernel = sweep(problem, SweepTiling(4, 1, 8, 32, 1))
     arrays = {"x": x, "y": np.zeros(shape, np.float16), "s": np.zeros(6, np.float32)}
     return Subject(kernel, arrays, {"y": 1000 * weights / sums[:, None], "s": sums})
 
@@ -260,7 +261,8 @@ def _swept_columns() -> Subject:
     x = normal(rows, cols) + np.float16(5)
     x[np.arange(cols) % rows, np.arange(cols)] = np.linspace(0.25, 1, cols)
     sums = (_wide(x) - 1).sum(0)
-    kernel = sweep((cols, rows), 1, operands, steps, outputs, SweepTiling(4, 0, 8, 8, 2))
+    problem = Rows((cols, rows), 1, operands, steps, outputs)
+    kernel = sweep(problem, SweepTiling(4, 0, 8, 8, 2))
     arrays = {"x": x.T, "s": np.zeros(cols, np.float32), "y": np.zeros((cols, rows), np.float16)}
     expected = _wide(x) - sums * _wide(x).min(0)
     return Subject(kernel, arrays, {"s": sums, "y": expected.T})

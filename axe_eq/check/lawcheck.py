@@ -41,7 +41,7 @@ from axe_eq.prove.programs.reals import Real, difference_over_reals, evaluate_re
 from axe_eq.rule.law import Instance, Law
 from axe_eq.rule.term import Sort, Term, postorder
 from axe_eq.schedule import terms as schedule_terms
-from axe_eq.schedule.meaning import Evaluator, places_in, tiles_in
+from axe_eq.schedule.meaning import Evaluator, tiles_in
 
 Inputs = Mapping[str, Array]
 
@@ -66,7 +66,6 @@ MEANINGS: dict[Sort, Callable[[Term, Inputs], Any]] = {
     VALUE: _value,
     **dict.fromkeys(layout_terms.SORTS, _layout),
     schedule_terms.PLACED: lambda t, x: Evaluator(x).memory(t),
-    schedule_terms.PLACES: lambda t, x: [Evaluator(x).memory(p) for p in places_in(t)],
     schedule_terms.TILE: lambda t, x: Evaluator(x).parts(t),
     schedule_terms.TILES: lambda t, x: [Evaluator(x).parts(tile) for tile in tiles_in(t)],
 }

@@ -67,25 +67,10 @@ def pack_names(packs: str | None) -> list[str] | None:
     return [name.strip() for name in packs.split(",")] if packs else None
 
 
-def compiled(
-    function: str,
-    specs: tuple[str, ...],
-    target: str | None,
-    packs: str | None,
-    without: tuple[str, ...],
-    numerics: str,
-    tune: bool | float = False,
-) -> Any:
-    """Compile what the options name."""
-    return compile_program(
-        taking(load_function(function), specs),
-        *specs,
-        target=target,
-        packs=pack_names(packs),
-        without=without,
-        numerics=numerics,
-        tune=tune,
-    )
+def compiled(function: str, specs: tuple[str, ...], packs: str | None, **options: Any) -> Any:
+    """Compile what the options name; those that are not read here are `compile`'s own."""
+    fn = taking(load_function(function), specs)
+    return compile_program(fn, *specs, packs=pack_names(packs), **options)
 
 
 def summary(exe: Any) -> dict[str, Any]:

@@ -109,6 +109,16 @@ class MeshPlan:
         """
         return peaks(self)
 
+    def root(self, name: str) -> str:
+        """The buffer whose memory a buffer lies in: itself, where it has memory of its own."""
+        return self.buffers[name].within or name
+
+    def is_sent(self, step: Step) -> bool:
+        """Whether a step is an exchange that is done: what a view makes lies where it is read."""
+        if isinstance(step, LocalStep):
+            return False
+        return {self.root(a.buffer) for a in step.reads} != {self.root(step.write.buffer)}
+
     def side(self, name: str) -> Side:
         """Who holds what of a buffer, and where."""
         buffer = self.buffers[name]

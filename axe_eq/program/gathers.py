@@ -169,15 +169,3 @@ def index_limits(roots: Iterable[Node]) -> dict[Node, int]:
             if node.kind == INPUT and DTYPES[node.dtype].kind == "i":
                 found[node] = min(extent, found.get(node, extent))
     return found
-
-
-__all__ = [
-    "check_index",
-    "check_indices",
-    "gather_text",
-    "index_limits",
-    "index_nodes",
-    "looks",
-    "misplaced",
-    "over_value",
-]

@@ -17,7 +17,7 @@ from axe_eq.pack import Pack
 from axe_eq.program.meaning import of_their_own
 from axe_eq.program.types import Array
 from axe_eq.schedule.contents import same, shared
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
+from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ class Interpreter(Protocol):
 
     def run(
         self,
-        step: KernelStep | MoveStep,
+        step: KernelStep | MoveStep | Launch,
         graph: ScheduleGraph,
         target: Target,
         arrays: Mapping[str, Array],
         order: int = 0,
     ) -> Mapping[str, Array]:
-        """Lower one step and run it.
+        """Lower one call and run it.
 
         Args:
-            step: a kernel or a move.
+            step: a kernel or a move; a launch, where the family's emitter joins kernels.
             graph: the schedule graph that it stands in.
             target: the machine.
             arrays: the value of every buffer that it reads, in its logical shape.
@@ -97,16 +97,16 @@ def interpret_graph(
     """
     _check_orders(orders)
     held = dict(inputs)
-    for number, step in enumerate(graph.steps):
+    for number, step in enumerate(graph.calls):
         if isinstance(step, SpmdStep):
             raise ScheduleError(
                 f"step {step.name}", "is for the devices of a mesh", "a graph for one device"
             )
-        reads = {a.buffer: held[a.buffer] for a in step.reads}
-        progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}")
+        reads = {a.buffer: held[a.buffer] for a in graph.accesses(step)[0]}
+        progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}")
         made = interpreter.run(step, graph, target, reads)
         for order in range(1, orders):
-            progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}, order {order}")
+            progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}, order {order}")
             _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
         held |= made
     return of_their_own((held[name] for name in graph.outputs), inputs.values())
@@ -152,7 +152,10 @@ def _check_orders(orders: int) -> None:
 
 
 def _check_same(
-    step: KernelStep | MoveStep, first: Mapping[str, Array], other: Mapping[str, Array], order: int
+    step: KernelStep | MoveStep | Launch,
+    first: Mapping[str, Array],
+    other: Mapping[str, Array],
+    order: int,
 ) -> None:
     for name, value in first.items():
         differ = np.argwhere(_bits(value) != _bits(other[name]))

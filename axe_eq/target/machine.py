@@ -130,6 +130,7 @@ class Link:
         name: what it is called.
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
+        beside: devices compute while it carries what they exchange, so that time is hidden.
     """
 
     bytes_per_s: float
@@ -137,6 +138,7 @@ class Link:
     name: str = "link"
     per_message_s: float = 0.0
     n_devices: int = 0
+    beside: bool = False
 
 
 @dataclass(frozen=True)

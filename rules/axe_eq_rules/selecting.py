@@ -328,15 +328,20 @@ def over_join(spec: str, axis: int, first: Shape, second: Shape) -> tuple[int, s
     return None
 
 
+def _beside(first: str, second: str, axis: int, shape: Shape) -> tuple[Any, ...] | None:
+    """The parts of a slice, and those along the axis of it and of another that differs there."""
+    a, b = parts_of(first), parts_of(second)
+    if a is None or b is None or a[:axis] + a[axis + 1 :] != b[:axis] + b[axis + 1 :]:
+        return None
+    return a, whole(a[axis], shape[axis]), whole(b[axis], shape[axis])
+
+
 def adjacent(first: str, second: str, axis: int, shape: Shape) -> str | None:
     """The slice that takes what two slices take, one after the other along the axis."""
-    a, b = parts_of(first), parts_of(second)
-    if a is None or b is None:
+    found = _beside(first, second, axis, shape)
+    if found is None:
         return None
-    if any(a[d] != b[d] for d in range(len(shape)) if d != axis):
-        return None
-    (start, step, n), (at, other, m) = whole(a[axis], shape[axis]), whole(b[axis], shape[axis])
-    # One index alone has any step.
+    a, (start, step, n), (at, other, m) = found
     step = (other if m > 1 else at - start) if n == 1 else step
     if at != start + step * n or (m > 1 and other != step):
         return None
@@ -345,12 +350,10 @@ def adjacent(first: str, second: str, axis: int, shape: Shape) -> str | None:
 
 def alternating(first: str, second: str, axis: int, shape: Shape) -> str | None:
     """The slice that takes what two slices take, in turn along the axis."""
-    a, b = parts_of(first), parts_of(second)
-    if a is None or b is None:
+    found = _beside(first, second, axis, shape)
+    if found is None:
         return None
-    if any(a[d] != b[d] for d in range(len(shape)) if d != axis):
-        return None
-    (start, step, n), (at, other, _) = whole(a[axis], shape[axis]), whole(b[axis], shape[axis])
+    a, (start, step, n), (at, other, _) = found
     gap = at - start
     if n > 1 and (step != other or step != 2 * gap):
         return None

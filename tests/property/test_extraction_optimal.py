@@ -61,7 +61,7 @@ def _best(
         for picks, *_ in alternatives:
             price = prices.price([root], picks, [forest.layout_of(placed)]).time_s
             if price < cost:
-                order = used(forest, [root], picks)
+                order = used([root], picks)
                 cost = price
                 leaves = frozenset(picks[t].source for t in order if picks[t].kind == LOAD)
     return cost, leaves - inputs, met

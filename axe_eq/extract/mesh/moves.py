@@ -23,6 +23,7 @@ from axe_eq.program.node import SEL, Node
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import TileNode
 from axe_eq.target import Target
+from axe_eq.walk import reached
 
 Bools = NDArray[np.bool_]
 
@@ -80,22 +81,12 @@ def tree_of(node: Node, is_kept: Callable[[Node], bool], expand: bool = False) -
         is_kept: which values are somewhere; the others are read through.
         expand: read this one through in any case.
     """
-    order: dict[Node, None] = {}
-    leaves: list[Node] = []
-    stack = [(node, False)]
-    while stack:
-        at, ready = stack.pop()
-        if at in order:
-            continue
-        if is_kept(at) and not (expand and at is node):
-            order[at] = None
-            leaves.append(at)
-        elif ready:
-            order[at] = None
-        else:
-            stack.append((at, True))
-            stack += [(a, False) for a in reversed(at.args)]
-    return Tree(tuple(order), tuple(leaves))
+
+    def ends(at: Node) -> bool:
+        return is_kept(at) and not (expand and at is node)
+
+    order = tuple(reached([node], lambda at: () if ends(at) else at.args))
+    return Tree(order, tuple(filter(ends, order)))
 
 
 @dataclass(frozen=True)

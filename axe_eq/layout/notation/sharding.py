@@ -113,6 +113,17 @@ def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
     return context.mesh
 
 
+def known_mesh(notation: str, layout: Layout, context: Context) -> Mesh:
+    """The caller's mesh, for a writer.
+
+    Raises:
+        NotationError: there is none.
+    """
+    if context.mesh is None:
+        raise refusal(notation, layout, "the devices are not known", spelling().mesh)
+    return context.mesh
+
+
 def stated_mesh(
     notation: str, text: str, extents: Sequence[tuple[str, int]], context: Context
 ) -> Mesh:

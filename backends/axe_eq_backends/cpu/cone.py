@@ -31,6 +31,7 @@ from axe_eq.program.ops import State, scan
 from axe_eq.program.types import Array
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS, Range
 from axe_eq.schedule.graph import KernelStep
+from axe_eq.walk import reached
 from axe_eq_backends.cpu.flat import Coverage, View, cut
 from axe_eq_backends.cpu.nodes import (
     Cell,
@@ -156,14 +157,8 @@ class Kernel:
             self._store(number, Tile(values[root.number], root.everything))
 
     def _needed(self) -> list[Node]:
-        found: dict[int, Node] = {}
-        stack = list(self.roots)
-        while stack:
-            node = stack.pop()
-            if node.number not in found:
-                found[node.number] = node
-                stack.extend(node.operands)
-        return [found[number] for number in sorted(found)]
+        found = reached(self.roots, lambda node: node.operands)
+        return sorted(found, key=lambda node: node.number)
 
     def _rounded(self, node: Node, operands: list[Array]) -> Array:
         if isinstance(node, Cell):

@@ -226,6 +226,3 @@ def _check_kernel(step: KernelStep) -> None:
                 f"loads through access {node.access}",
                 f"one of its {len(step.reads)} reads",
             )
-
-
-__all__ = ["CpuRunner", "Run", "run_schedule"]

@@ -14,6 +14,7 @@ from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.lower.read import element_strides, own_lowering
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
+from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import buffer_bytes, plan
 from axe_eq.target import Target
@@ -197,10 +198,13 @@ def _alignments(lowered: Sequence[Lowered], planned: Sequence[Planned]) -> dict[
 
 def _port(graph: ScheduleGraph, name: str, align: int) -> Port:
     spec = graph.buffers[name]
-    type_ = spec.value_type
-    strides = element_strides(f"buffer {name}", spec.layout, type_.shape)
+    shape = spec.value_type.shape
+    views = dict(zip(graph.outputs, graph.views, strict=False))
+    if shape and views.get(name):  # who sees it through views has its digits as dims
+        shape = digits(spec).shape
+    strides = element_strides(f"buffer {name}", spec.layout, shape)
     return Port(
-        name, type_.dtype, type_.shape, natural(type_.shape, strides), buffer_bytes(spec), align
+        name, spec.value_type.dtype, shape, natural(shape, strides), buffer_bytes(spec), align
     )
 
 

@@ -177,6 +177,12 @@ def st_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
     _guarded(w, call["guard"], _memory(w, call, "st", "shared", w.address(call["address"])))
 
 
+def ld_peer(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A vector load from the shared memory of a CTA of the cluster."""
+    at = f"{w.use('peer_address')}({w.address(call['address'])}, {w.expr(call['rank'])})"
+    w.line(_memory(w, call, "ld", "peer", at))
+
+
 def _matrix(w: Writer, call: Call, op: str) -> None:
     count, trans = call["count"], call["trans"]
     name = prelude.matrix_name(op, count, trans)
@@ -584,7 +590,8 @@ def sync(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
-    "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
+    "st_shared": st_shared, "ld_peer": ld_peer,
+    "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load_multicast,
     "tma_store": tma_store, "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
     "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma, "map": map_cells, "fill": fill,

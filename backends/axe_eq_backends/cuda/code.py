@@ -7,7 +7,7 @@ is no compiler.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -77,6 +77,15 @@ class Code:
         """Outputs that a call makes; the others are inputs handed back."""
         given = {*self.inputs, *self.constants}
         return tuple(dict.fromkeys(name for name in self.outputs if name not in given))
+
+    def wanted(self, into: Sequence[Any]) -> list[Any]:
+        """Per output that a call makes an array that it is stored in, or None.
+
+        Args:
+            into: per output of the program; none of all where it is empty.
+        """
+        goals = dict(zip(self.outputs, into, strict=False))
+        return [goals.get(name) for name in self.made]
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""

@@ -289,6 +289,3 @@ class _Persistent:
         kept = {n: s for n, s in spans.items() if any(operand.strides[d] for d in s.dims)}
         place = self._place(operand, (), *kept.values())
         return Extra(operand.name, "".join(kept), operand.dtype, place)
-
-
-__all__ = ["contraction", "kernel", "operand"]

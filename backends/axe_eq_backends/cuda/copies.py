@@ -97,10 +97,13 @@ def bank_passes(a: Access, itemsize: int, where: ir.Where) -> int:
 
 
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
-    """Plan a copy between registers and memory for a row ``ldst.<ld|st>_<global|shared>``."""
-    assert isinstance(primitive, ir.Copy)
+    """Plan a copy between registers and memory for a row ``ldst.<ld|st>_<place>``.
+
+    Places are global memory, the own shared memory, and that of a CTA of the cluster ("peer").
+    """
+    assert isinstance(primitive, ir.Copy | ir.Fetch)
     kind = row.name.partition(".")[2]
-    load, place = kind.startswith("ld"), {"global": "gmem", "shared": "smem"}[kind[3:]]
+    load, place = kind.startswith("ld"), "gmem" if kind.endswith("global") else "smem"
     tile, memory = (primitive.dst, primitive.src) if load else (primitive.src, primitive.dst)
     if tile.buffer.memory != "reg" or memory.buffer.memory != place:
         moved = f"{primitive.src.buffer.memory} to {primitive.dst.buffer.memory}"
@@ -109,12 +112,18 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
         known = " ".join(t[0] for t in row.dtypes)
         raise DispatchError(row.name, f"dtype {tile.buffer.dtype}", known)
     if place == "gmem":
+        assert isinstance(primitive, ir.Copy)
         return global_plan(row, kind, primitive.fill, tile, memory, context)
     return _shared(row, kind, primitive, tile, memory, context)
 
 
 def _shared(
-    row: Instr, kind: str, copy: ir.Copy, tile: ir.View, memory: ir.View, context: Context
+    row: Instr,
+    kind: str,
+    copy: ir.Copy | ir.Fetch,
+    tile: ir.View,
+    memory: ir.View,
+    context: Context,
 ) -> Plan:
     size, place, where = tile.buffer.itemsize, memory.place, context.where
     offset = place.at("m")
@@ -126,12 +135,13 @@ def _shared(
             f"a multiple of {1 << place.swizzle.reach}",
         )
     a = access(tile.place.static(), place.static(), limit, size, where)
-    guard = None if kind == "ld_shared" else threads.first_replica(tile.place, where)
+    guard = None if kind.startswith("ld") else threads.first_replica(tile.place, where)
     lets, address = _addresses(a, offset, size, memory.buffer, context)
     calls = [
         Call(
             kind,
-            {"regs": _regs(tile, group), "address": address(group[0].memory), "guard": guard},
+            {"regs": _regs(tile, group), "address": address(group[0].memory), "guard": guard}
+            | ({"rank": copy.rank} if isinstance(copy, ir.Fetch) else {}),
         )
         for group in a.groups
     ]

@@ -6,7 +6,7 @@ shape. Times are for comparing decisions, by figures that were fitted on the tar
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, starmap
@@ -34,6 +34,7 @@ from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS, OF_TILES
 from axe_eq_backends.cuda.schedules.gemm import (
     BULK_BYTES,
+    CORE_COLS,
     GROUP_THREADS,
     MOST_HELD,
     PANEL_BYTES,
@@ -45,7 +46,7 @@ from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
-from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
+from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
 
 Mask = npt.NDArray[np.bool_]
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
@@ -102,6 +103,9 @@ class TensorCores:
         block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
         columns = Columns(block, chosen, table.names, exact=True)
         chosen["band"] = _band(sides, columns, target)
+        beside = _beside_the_ring(sides, table, columns)
+        room = target.memory("smem").n_bytes - beside
+        chosen["stages"] = _deepest(room / _stage_bytes(sides, columns), target)
         crossing = _smem_traffic(summary, target, columns)
         rate = table.rate / crossing ** figure("smem_exponent")
         wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
@@ -113,7 +117,7 @@ class TensorCores:
         _pace(sides, burst, target, columns)
         apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
         columns.time_s = columns.time_s + apart * figure("apart_store_s")
-        _check(sides, table, target, columns)
+        _check(sides, table, target, columns, beside)
         return sides.named(columns)
 
 
@@ -135,7 +139,7 @@ def not_strided(summary: Summary, looks: bool = False, ends: bool = False) -> st
     if summary.n_ended and not ends:
         return "parts that end past what is there"
     if summary.unread:
-        return "values from places that no strides describe"
+        return f"values from places that no strides describe ({summary.unread})"
     if summary.n_outside:
         return "results over several index spaces"
     return None
@@ -248,7 +252,7 @@ class Table(NamedTuple):
     """Tiles of a target's rows, whatever product they are of; see `gemm.PARAMETERS`.
 
     Attributes:
-        chosen: parameters but the band, by name.
+        chosen: parameters but the band and the stages, by name.
         names: of the rows.
         rate: operations of the row.
         uneven: tiles that are no whole instructions and warpgroups.
@@ -268,6 +272,7 @@ def _table(
     rows: tuple[tuple[str, float, int, int], ...],
     sizes: tuple[tuple[int, ...], ...],
     clusters: tuple[int, ...],
+    splits: tuple[int, ...],
     depth: int,
     itemsize: int,
 ) -> Table:
@@ -275,28 +280,31 @@ def _table(
 
     Args:
         rows: (name, operations a second, rows and columns that a tile has a multiple of).
-        sizes: rows and columns of a tile, stages, and panels in shared memory at most.
-        clusters: CTAs of one.
+        sizes: rows and columns of a tile, and panels in shared memory at most.
+        clusters: CTAs of one that share operands.
+        splits: CTAs of one that take parts of a tile's steps.
         depth: of a step.
         itemsize: bytes of an element of the result.
     """
-    ways = [w for n in clusters for w in dict.fromkeys(((n, 1), (1, n)))]
-    at, m, n, stages, most, way = grid_of(range(len(rows)), *sizes, range(len(ways)))
+    ways = [w for n in clusters for w in dict.fromkeys(((n, 1, 1), (1, n, 1)))]
+    ways += [(1, 1, n) for n in splits if n > 1]
+    at, m, n, most, way = grid_of(range(len(rows)), *sizes, range(len(ways)))
     names, rates, *steps = zip(*rows, strict=True)
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
-    wide = np.array([panel_width(cols, itemsize) for cols in n.astype(int).tolist()])
+    own = np.maximum(n // shared[:, 2], 1)  # columns that a CTA stores
+    wide = panel_columns(own, itemsize)
     # One takes an odd number of parts alone: nothing was gained by three of them.
     consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
-    panels = n // wide
+    panels = own // wide
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
     staging = np.array([float(staged_panels(*pair)) for pair in pairs])
     chosen = {
-        "m": m, "n": n, "k": np.full(len(m), float(depth)), "stages": stages,
+        "m": m, "n": n, "k": np.full(len(m), float(depth)),
         "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
-        "cluster_cols": shared[:, 1],
+        "cluster_cols": shared[:, 1], "split": shared[:, 2],
     }  # fmt: skip
-    uneven = (m % (m_step[row] * consumers) + n % n_step[row]) > 0
+    uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
     made = tuple(names[r] for r in row.tolist())
     return Table(chosen, made, np.array(rates)[row], uneven, panels, m * wide * itemsize)
 
@@ -311,14 +319,14 @@ def _offered(sides: Matrices, target: Target) -> Table:
         (r.name, r.flops_per_s, r.shape[0], r.limits.get("n_step", r.shape[1]))
         for r in tile_rows(target, work.dtype)
     ]
-    names = ("rows", "cols", "stages", "panels")
+    names = ("rows", "cols", "panels")
     sizes = [target.sizes(f"product_{name}") for name in names]
     if not sides.summary.has("q"):
         sizes[1] = (-(-sides.there[1] // LEAST_COLS) * LEAST_COLS,)
     deepest = max(LEAST_DEPTH, power_of_two_from(prod(work.reduced)))
     depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
-    clusters = target.sizes("product_cluster")
-    return _table(tuple(rows), tuple(sizes), clusters, depth, store.itemsize)
+    ways = (target.sizes(f"product_{name}") for name in ("cluster", "split"))
+    return _table(tuple(rows), tuple(sizes), *ways, depth, store.itemsize)
 
 
 def _of_clusters(columns: Columns) -> Columns:
@@ -386,26 +394,38 @@ def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> N
     """
     summary, figure, costs = sides.summary, target.figure, columns.costs
     power, chosen = figure("overlap_power"), columns.extra
-    n_blocks = blocks(summary, columns)
-    steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
-    rounds = np.ceil(n_blocks / target.n_units)
-    flowing = _stage_bytes(sides, columns, there=True) / figure("tile_unit_bytes_per_s")
+    split, n_blocks = chosen["split"], pieces(summary, columns) * _whole_clusters(sides, chosen)
+    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
+    steps = np.ceil(np.ceil(prod(summary.products[0].reduced) / chosen["k"]) / split)
+    rounds = np.ceil(n_blocks / _units(target, split * of_cluster))
+    flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
     copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
     work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
     multiplied = work * target.n_units / burst
     waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
-    lines = _stage_bytes(sides, _of_clusters(columns), there=True, lines=True)
-    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
+    lines = _stage_bytes(sides, columns, of="lines", clusters=True)
     rate = target.memories[0].bytes_per_s
-    shared = n_blocks * steps * lines / of_cluster / (rate * figure("l2_over_memory"))
+    shared = n_blocks * steps * lines / (rate * figure("copies_over_memory"))
     read = costs["gmem_bytes"] / rate
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    computed = np.maximum(matrix, vector) * waves(summary, target, columns)
+    # Where units wait for the last ones, these have their power: a row's rate is that of all.
+    computed = np.maximum(matrix, vector * waves(summary, target, columns))
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
+    # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
+    (store,) = summary.stores
+    panels = chosen["n"] / split / panel_columns(chosen["n"] / split, store.itemsize)
+    stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
+    stored = stored + panels * figure("store_panel_s")
+    paced = _together(power, waits + rounds * stored, shared, read)
+    # CTAs that share a tile's steps wait for each other, and fetch sums.
+    sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
+    added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
     begin = figure("product_begin_s")
-    paced = _together(power, waits, shared, read)
-    columns.time_s = target.launch_s + np.maximum(computed, paced) + begin
-    costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
+    begin = np.where(split > 1, (begin + added) * rounds, begin)  # tiles are one after the other
+    begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
+    late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
+    columns.time_s = target.launch_s + np.maximum(computed, paced) + begin + late
+    costs |= {"waits_s": waits, "latency_s": begin}
     costs["memory_s"] = _together(power, shared, read)
 
 
@@ -414,28 +434,53 @@ def _together(power: float, *parts: Column) -> Column:
     return np.asarray(sum(part**power for part in parts) ** (1 / power))
 
 
-def _stage_bytes(
-    sides: Matrices, columns: Columns, there: bool = False, lines: bool = False
-) -> Column:
+def panel_columns(cols: Column, itemsize: int) -> Column:
+    """Columns of results that are stored at once, of tiles that have so many."""
+    return np.array([panel_width(n, itemsize) for n in np.asarray(cols).astype(int).tolist()])
+
+
+def _whole_clusters(sides: Matrices, chosen: Mapping[str, Column]) -> Column:
+    """Tiles of whole clusters over those that are there."""
+    return np.asarray(prod(
+        np.ceil(np.ceil(there / chosen[of]) / chosen[n]) * chosen[n] / np.ceil(there / chosen[of])
+        for there, of, n in zip(sides.there, "mn", ("cluster_rows", "cluster_cols"), strict=True)
+    ))  # fmt: skip
+
+
+def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool = False) -> Column:
     """Bytes of a slot of the ring.
 
     Args:
         sides: the product.
         columns: its candidates.
-        there: those that are copied there: few rows where these are all there are.
-        lines: those of the whole lines of memory that copies touch.
+        of: "rows": those that are copied, each row of a box as if it were as long as a swizzle's
+            widest, for copies take as long for shorter ones; "lines": those of the whole lines of
+            memory that copies touch.
+        clusters: of all CTAs of a cluster, over their number.
     """
-    summary, total = sides.summary, np.zeros(len(columns))
+    summary, total, depth = sides.summary, np.zeros(len(columns)), columns.extra["k"]
+    shared = _of_clusters(columns).block if clusters else columns.block
     for access in summary.loads:
         if access.feeds_product:
             of_rows = "p" in access.letters or not (summary.has("p") or "q" in access.letters)
-            side = columns.block["p" if of_rows else "q"]
-            if of_rows and there:
+            letter, own = ("p", columns.extra["m"]) if of_rows else ("q", columns.extra["n"])
+            side = shared[letter]
+            if of_rows and of:
                 rows = -(-sides.there[0] // PERIOD_ROWS) * PERIOD_ROWS
                 side = np.minimum(side, rows)
-            touched = 2 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES if lines else 1.0
-            total = total + side * columns.extra["k"] * access.itemsize * touched
-    return total
+            # Bytes of a tile that are one run in memory.
+            along_side = any(x in "pq" and step == 1 for x, _, step in access.strides)
+            run = (own if along_side else depth) * access.itemsize
+            n_bytes = side * depth * access.itemsize
+            if of == "rows":
+                wide = np.gcd(run.astype(int), PANEL_BYTES)
+                n_bytes = n_bytes * PANEL_BYTES / wide
+            elif of == "lines":
+                inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
+                n_bytes = n_bytes * (1 + inside * LINE_BYTES / run)
+            total = total + n_bytes
+    ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
+    return np.asarray(total / ctas)
 
 
 class Run(NamedTuple):
@@ -450,9 +495,23 @@ class Run(NamedTuple):
     busiest: Column
 
 
+def pieces(summary: Summary, columns: Columns) -> Column:
+    """CTAs: of every block as many as share its steps."""
+    return np.asarray(blocks(summary, columns) * columns.extra.get("split", 1.0))
+
+
+def _units(target: Target, cluster: Column) -> Column:
+    """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
+    found = {
+        n: target.figure(f"units_in_clusters.{n}")
+        for n in map(int, np.unique(cluster[cluster > 1]))
+    }
+    return np.array([found.get(n, target.n_units) for n in cluster.tolist()])
+
+
 def waves(summary: Summary, target: Target, columns: Columns) -> Column:
     """Blocks of the busiest unit over the average, where blocks are alike."""
-    per_unit = blocks(summary, columns) / target.n_units
+    per_unit = pieces(summary, columns) / target.n_units
     return np.asarray(np.ceil(per_unit) / per_unit)
 
 
@@ -476,7 +535,7 @@ def roofline(
     """
     run = run or Run(np.ones(len(columns)), waves(summary, target, columns))
     once, again = traffic(summary, shared or columns, run.part)
-    n_blocks = blocks(summary, columns)
+    n_blocks = pieces(summary, columns)
     rate = target.memories[0].bytes_per_s
     vector = flops(summary.vector, summary, columns, run.part) / target.vector_flops_per_s
     shared_rate = rate * target.figure("l2_over_memory")
@@ -493,7 +552,22 @@ def roofline(
     }  # fmt: skip
 
 
-def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> None:
+def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
+    """Bytes of shared memory that no operand takes: staged results, and sums that others fetch."""
+    chosen = columns.extra
+    sums = chosen["m"] * chosen["n"] * len(sides.summary.products) * DTYPES["f32"].itemsize
+    fetched = np.where(chosen["split"] > 1, sums, 0)
+    return np.asarray(chosen["staging"] * table.panel_bytes + fetched + SMEM_SLACK)
+
+
+def _deepest(fitting: Column, target: Target) -> Column:
+    """Stages, as many as a target offers and memory holds, for more never take longer."""
+    offered = np.array(sorted(target.sizes("product_stages")), float)
+    number = np.searchsorted(offered, fitting, side="right") - 1
+    return np.asarray(offered[np.maximum(number, 0)])
+
+
+def _check(sides: Matrices, table: Table, target: Target, columns: Columns, beside: Column) -> None:
     """Whole instructions, clusters of tiles that are there, and what they take of the machine.
 
     Operand stages and staged results in shared memory, accumulators in registers.
@@ -506,10 +580,15 @@ def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> N
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
+        # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
+        last = sides.there[side == "rows"] % chosen[other]
+        beyond = (last > 0) & (last <= chosen[other] * (n - 1) / n)
+        columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
     tile = chosen["m"] * chosen["n"]
     accumulators = tile * len(summary.products)
-    ring = _stage_bytes(sides, columns) * chosen["stages"]
-    smem = ring + chosen["staging"] * table.panel_bytes + SMEM_SLACK
+    smem = _stage_bytes(sides, columns) * chosen["stages"] + beside
+    steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
+    columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
     limit = target.memory("smem").n_bytes
     columns.costs |= {
         "smem_bytes": smem, "register_bytes": accumulators * DTYPES["f32"].itemsize

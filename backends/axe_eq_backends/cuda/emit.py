@@ -307,6 +307,9 @@ class Writer:
     def _prologue(self, arguments: Sequence[Argument], body: Sequence[str]) -> None:
         self._constants(body)
         self._init_barriers(arguments)
+        # Kernels of one stream follow each other without a gap: CTAs start where there is room,
+        # and wait here for the memory of the kernel before.
+        self.line(f"{self.use('kernel_start')}();")
         if not self._has_roles():
             self._declare_registers(self.kernel.body)
 

@@ -135,6 +135,3 @@ def _figures(summary: Summary, target: Target) -> Columns:
     roofline(summary, target, columns, lanes)
     columns.time_s += floor_s(target, float(np.min(columns.costs["gmem_bytes"])))
     return columns
-
-
-__all__ = ["Lanes", "Scans"]

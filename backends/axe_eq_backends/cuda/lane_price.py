@@ -284,16 +284,3 @@ class Tensors:
             of_one = LANES * (wide if step == 1 else 1)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")
-
-
-__all__ = [
-    "LINE_BYTES",
-    "SECTOR_BYTES",
-    "Tensors",
-    "apart",
-    "chained",
-    "exchanging",
-    "floor_s",
-    "operations",
-    "residents",
-]

@@ -47,7 +47,7 @@ from axe_eq_backends.cuda.schedules.sweeps import (
     sweep,
     sweeps_of,
 )
-from axe_eq_backends.cuda.schedules.tails import Reduction, value_dtypes
+from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
     Operand,
@@ -58,24 +58,12 @@ from axe_eq_backends.cuda.schedules.tensors import (
     with_looks,
 )
 
-Output = tuple[Operand, Cell]
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 SHORT = 0.04
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
-
-
-@dataclass
-class Problem:
-    """Reductions over, or scans along, the last dims of an index space, as schedules take them."""
-
-    shape: tuple[int, ...]
-    reduced: int
-    operands: list[Operand]
-    reductions: list[Reduction]
-    outputs: list[Output]
 
 
 def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
@@ -222,7 +210,7 @@ def _at(o: Operand, place: Sequence[int], kept: int, names: Names) -> Operand | 
 def fused(problem: Problem) -> Problem:
     """Dims that are one run in every tensor as one; in either group the contiguous one last."""
     n_kept = len(problem.shape) - problem.reduced
-    tensors = [*problem.operands, *(o for o, _ in problem.outputs)]
+    tensors = [*problem.operands, *problem.stored]
     sizes = [_n_bytes(problem.shape, o) for o in tensors]
     groups = []
     for dims in (range(n_kept), range(n_kept, len(problem.shape))):
@@ -234,13 +222,10 @@ def fused(problem: Problem) -> Problem:
     (kept, slow), (reduced, fast) = groups
     joined = [
         replace(
-            a,
-            strides=a.strides + b.strides,
-            window=_window(a) + _window(b),
-            looks=_looks(a, b),
+            a, strides=a.strides + b.strides, window=_window(a) + _window(b), looks=_looks(a, b)
         )
         for a, b in zip(slow, fast, strict=True)
-    ]
+    ]  # fmt: skip
     outputs = joined[len(problem.operands) :]
     if kept[-1] == 1:  # a stored row is a row, whatever its stride
         at = len(kept) - 1
@@ -296,8 +281,7 @@ def _tensors(problem: Problem, buffers: Mapping[str, str]) -> Tensors:
     flops = operations([*(r.cell for r in problem.reductions), *swept]) * of_space
     flops += sum(MONOIDS[r.monoid].flops for r in problem.reductions) * of_space
     flops += operations(whole) * of_rows
-    outputs = [o for o, _ in problem.outputs]
-    return Tensors(problem.shape, problem.operands, outputs, buffers, flops)
+    return Tensors(problem.shape, problem.operands, problem.stored, buffers, flops)
 
 
 @dataclass(frozen=True)
@@ -311,10 +295,10 @@ class Rows:
     def candidates(self, target: Target) -> list[Candidate]:
         """Threads of a row, where its elements fit in their registers."""
         p, found = self.problem, list[Candidate]()
-        enough, taken = registers_of(p.operands, p.reductions, p.outputs)
+        enough, taken = registers_of(p)
         rows, columns = prod(p.shape[:-1]), p.shape[-1]
         own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
-        vector = widest(target, [*p.operands, *(o for o, _ in p.outputs)], len(p.shape) - 1)
+        vector = widest(target, [*p.operands, *p.stored], len(p.shape) - 1)
         for threads in target.sizes("row_threads"):
             held = vectors_of(columns, vector, threads) * vector
             if enough(held) > room_for(threads):
@@ -338,11 +322,8 @@ class Rows:
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """Rows of so many threads each."""
-        p, threads = self.problem, parameters["row_threads"]
-        given = p.shape, p.operands, p.reductions, p.outputs
-        return reduce_rows(
-            *given, threads, name, parameters["vector"], parameters["resident"]
-        )  # fmt: skip
+        sizes = parameters["vector"], parameters["resident"]
+        return reduce_rows(self.problem, parameters["row_threads"], name, *sizes)
 
 
 @dataclass(frozen=True)
@@ -471,10 +452,8 @@ class Sweeps:
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """Sweeps of these chunks."""
-        p = self.problem
         tiling = SweepTiling(
             parameters["sweep_warps"], self.fast, parameters["vector"],
             parameters["sweep_threads"], parameters["vectors"],
         )  # fmt: skip
-        given = p.operands, p.reductions, p.outputs
-        return sweep(p.shape, p.reduced, *given, tiling, name, self.online, parameters["resident"])
+        return sweep(self.problem, tiling, name, self.online, parameters["resident"])

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from axe_eq.target import Target
 
 
-Quick = Callable[[Sequence[Any]], Sequence[Any] | None]
+Quick = Callable[..., Sequence[Any] | None]
 
 
 class CudaEmitter:
@@ -148,12 +148,12 @@ class Program:
 
     Attributes:
         code: the machine code.
-        quick: `call` on the inputs alone, where they are like those of the call before; else None.
+        quick: `call` on inputs that are like those of the call before; else None.
     """
 
     def __init__(self, code: Code) -> None:
         self.code = code
-        self.quick: Quick = lambda arrays: None
+        self.quick: Quick = lambda arrays, into=(): None
         self._there: dict[int, OnDevice] = {}
         self._lock = Lock()
 
@@ -189,16 +189,23 @@ class Program:
 
     # -- arrays of the device --
 
-    def call(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def call(self, arrays: Sequence[Any], into: Sequence[Any] = ()) -> Sequence[Any]:
         """Run on arrays that lie on one device, and constants; results are new arrays.
 
         Arrays that begin where vectors and bulk copies cannot are copied first.
+
+        Args:
+            arrays: one per input and constant.
+            into: per output an array that it is stored in, or None; inputs that are handed back are
+                not.
 
         Raises:
             ArgumentError: arrays of another number, type, shape, strides or device.
         """
         library, there, given, copies = self._given(arrays)
-        made = [library.make(self.code.ports[n]) for n in self.code.made]
+        wanted = self.code.wanted(into)
+        made = [library.make(self.code.ports[n]) if a is None else a
+                for n, a in zip(self.code.made, wanted, strict=True)]  # fmt: skip
         for copy in copies:
             copy.run()
         there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
@@ -280,15 +287,16 @@ def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Q
     torch, code, device, run = library.torch, there.code, there.device, there.run
     slots = [*code.inputs, *code.made]
     if not set(code.outputs) <= set(slots):  # a constant handed back
-        return lambda arrays: None
+        return lambda arrays, into=(): None
     kinds, stream = (torch.Tensor, torch.nn.Parameter), library.stream
     ports = [code.ports[n] for n in code.inputs]
     wanted = [(library.element(p.dtype), p.shape, p.strides) for p in ports]
     makes = [library.maker(code.ports[n]) for n in code.made]
+    nowhere = code.wanted(())
     order = [slots.index(name) for name in code.outputs]
     is_made = order == list(range(len(ports), len(slots)))
 
-    def quick(arrays: Sequence[Any]) -> Sequence[Any] | None:
+    def quick(arrays: Sequence[Any], into: Sequence[Any] = ()) -> Sequence[Any] | None:
         if len(arrays) != len(wanted):
             return None
         pointers = []
@@ -302,7 +310,8 @@ def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Q
             ):
                 return None
             pointers.append(a.data_ptr())
-        made = [make() for make in makes]
+        goals = code.wanted(into) if into else nowhere
+        made = [make() if a is None else a for make, a in zip(makes, goals, strict=True)]
         try:
             run((*pointers, *constants, *[a.data_ptr() for a in made]), stream())
         except ArgumentError:  # one begins where kernels cannot read it
@@ -363,6 +372,3 @@ def _check_fits(port: Port, array: DeviceArray) -> None:
             thing, f"has strides {array.strides}", f"{port.strides}",
             hint="exe.pack(name, array), or compile with Spec(..., layout=) of these strides",
         )  # fmt: skip
-
-
-__all__ = ["CudaEmitter", "CudaRunner", "Program", "load"]

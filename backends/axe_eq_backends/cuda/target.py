@@ -15,6 +15,7 @@ from axe_eq.target import Completion, Instr, Level, Link, Memory, Target
 from axe_eq.target.machine import GLOBAL, PRIVATE
 from axe_eq_backends.cuda.instrs import (
     CP_ASYNC,
+    FETCH,
     FMA,
     HOPPER,
     LOAD_STORE,
@@ -69,13 +70,15 @@ def _powers(most: int) -> tuple[int, ...]:
 # What kernels may have; which is best was measured on one H200 and is said by their price.
 _CHOICES = {
     # Products on matrix units: a tile, steps on their way, panels of results in shared memory, CTAs
-    # that share operand tiles. Clusters of 2 take 1.007 times as long over eight large products
-    # and win one of them (benchmarks/results/cuda_h200_clusters.json), so there are none.
+    # of a cluster that share operand tiles, or the steps of a tile. Clusters that share operands
+    # take 1.007 times as long over eight large products and win one of them
+    # (benchmarks/results/cuda_h200_clusters.json); they win where rows begin inside lines.
     "product_rows": (64, 128, 192, 256),
-    "product_cols": (64, 128, 192, 256),
+    "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
-    "product_cluster": (1,),
+    "product_cluster": (1, 2),
+    "product_split": (1, 2, 4, 8),
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),
@@ -167,21 +170,35 @@ _FIGURES = {
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
     "cluster": 0.0285,
-    # Products whose copies set their pace, 2026-11-24: seconds until a copy is there, a unit's rate
-    # of copies, the matrix units' rate for microseconds over the row's, the power of what crosses
-    # shared memory that it loses by, and the power of times that hide each other in part: 229 tiles
-    # of 60 shapes, K from 672 to 262144, 1 to 132 of them at once, within 30 % for 97 %.
-    "copy_latency_s": 0.83e-6,
-    "tile_unit_bytes_per_s": 150e9,
+    # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
+    # within 25 % for 94 %): seconds until a copy is there, a unit's rate of copies and that of all
+    # over memory's, the matrix units' rate for microseconds over the row's, the power of what
+    # crosses shared memory that it loses by, and the power of times that hide each other in part.
+    "copy_latency_s": 0.72e-6,
+    "tile_unit_bytes_per_s": 155e9,
+    "copies_over_memory": 3.0,
     "burst_over_rate": 1.41,
-    "burst_exponent": 0.94,
-    "overlap_power": 5.2,
+    "burst_exponent": 0.88,
+    "overlap_power": 4.4,
     # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
     # in f32, took 16 to 18e-12 s each beside all else.
     "apart_store_s": 17e-12,
-    # What a product takes beside its steps: barriers, maps, the last tile's results. Products of
-    # 1 to 736 rows that take 4.6 to 10.5 us, within 10 %.
-    "product_begin_s": 1.9e-6,
+    # What a product takes beside its steps and results, barriers and maps; what a unit stores of
+    # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
+    # share operands have begun and ended together; until those that share a tile's steps have
+    # fetched each other's sums, and bytes of these. Fitted with the above.
+    "product_begin_s": 1.37e-6,
+    "store_unit_bytes_per_s": 24e9,
+    "store_panel_s": 0.17e-6,
+    "cluster_begin_s": 0.5e-6,
+    "add_sums_s": 1.3e-6,
+    "add_sums_bytes_per_s": 55e9,
+    # Units that clusters of so many CTAs run on, one of each, as the driver says.
+    "units_in_clusters.2": 132,
+    "units_in_clusters.4": 120,
+    "units_in_clusters.8": 120,
+    # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
+    "late_s": 0.55e-6,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
@@ -215,10 +232,10 @@ _FIGURES = {
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
 # all-gathers of 1, 64 and 512 MiB per rank on two H200 joined by NV18 (2026-11-24, driver of CUDA
 # 13; 20.2, 195 and 1407 us), to 3 %. A copy alone takes 2.3 us and as many bytes a second.
-PEERS_LINK = Link(383e9, 18e-6, "NVLink")
+PEERS_LINK = Link(383e9, 18e-6, "NVLink", beside=True)
 # The same by the all-gather of NCCL 2.28.9, 1 to 512 MiB in the same run (17.0 to 1999 us), to
 # 13 %: for plans that run on the transport "nccl", `h200.replace(links=(NCCL_LINK,))`.
-NCCL_LINK = Link(255e9, 15e-6, "NCCL")
+NCCL_LINK = Link(255e9, 15e-6, "NCCL", beside=True)
 
 h200 = Target(
     name="h200",
@@ -277,7 +294,7 @@ b200 = replace(
     n_units=148,
     memories=_memories(180 << 30, 8e12, 148, 1.85e9, tmem=True),
     levels=(*_CLUSTER, Level("cta_pair", 4), Level("cta", 2), *_CTA),
-    instrs=_TCGEN05 + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS,
+    instrs=_TCGEN05 + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + FETCH + MATRIX + REGISTERS,
     vector_flops_per_s=148 * 128 * 2 * 1.85e9,
     links=(Link(900e9, 4.6e-6, "NVLink"),),
     completions=tuple(c for c in _COMPLETIONS if c.name != "wgmma"),

@@ -47,7 +47,7 @@ class PeersSession:
         wires, rows, name = self._wires[step], self._rows[step], step.write.buffer
         reads = [rank.reads(step) for rank in ranks]
         for rank, wire, read in zip(ranks, wires, reads, strict=True):
-            rank.memory[name] = wire.memory(read)
+            rank.memory[name] = wire.memory(read, rank)
         own = [self.torch.cuda.current_stream(d) for d in range(self.n_ranks)]
         packed = {
             (src, dst): wires[src].payload(dst, reads[src])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from axe_eq.errors import ArgumentError, DeviceError
-from axe_eq.mesh.rank import Run
+from axe_eq.mesh.rank import HOST, Run
 from axe_eq.mesh.regions import Part, Region
 from axe_eq.program.types import DTYPES, Array, dtype
 from axe_eq.run.arrays import as_numpy, dlpack_of
+from axe_eq.schedule.digits import Digits
 
 _ODD = (0x9E3779B97F4A7C15 - (1 << 64), 0x2545F4914F6CDD1D)  # multipliers of a digest
 
@@ -104,6 +105,11 @@ class TorchArrays:
         """Flat memory."""
         return self.torch.zeros(n, dtype=self.element(dtype), device=self.device)
 
+    def part(self, memory: Any, part: Digits) -> Any:
+        """A view of a part of flat memory."""
+        begin = memory.storage_offset() + part.offset  # as_strided counts from there
+        return self.torch.as_strided(memory, part.shape, part.strides, begin)
+
     def empty(self, n: int, dtype: str) -> Any:
         """Flat memory that holds anything."""
         return self.torch.empty(n, dtype=self.element(dtype), device=self.device)
@@ -115,21 +121,28 @@ class TorchArrays:
             DeviceError: code of another device than torch's.
         """
         if self.device.type == "cpu":
-            return partial(self._on_host, made)
+            return partial(self._on_host, HOST.ready(made))
         if not hasattr(made, "call"):
             raise DeviceError("local step", "takes no arrays of a device", "a target of GPUs")
 
-        def run(arrays: Sequence[Any]) -> Sequence[Any]:
+        def run(arrays: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
             if not arrays:  # no array says where it is to run
-                return [self._uploaded(r) for r in made([])]
-            found = made.quick(arrays)
-            results: Sequence[Any] = made.call(arrays) if found is None else found
-            return results
+                return self._stored([self._uploaded(r) for r in made([])], into)
+            found = made.quick(arrays, into)
+            return self._stored(made.call(arrays, into) if found is None else found, into)
 
         return run
 
-    def _on_host(self, made: Callable[[Any], Any], arrays: Sequence[Any]) -> Sequence[Any]:
-        return [self._uploaded(r) for r in made([self.host(a) for a in arrays])]
+    def _on_host(self, run: Run, arrays: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
+        made = run([self.host(a) for a in arrays], [None] * len(into))
+        return self._stored([self._uploaded(r) for r in made], into)
+
+    def _stored(self, made: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
+        """Results where they are wanted."""
+        for array, goal in zip(made, into, strict=True):
+            if goal is not None and array is not goal:
+                goal.copy_(array.reshape(goal.shape))
+        return [a if g is None else g for a, g in zip(made, into, strict=True)]
 
     # -- regions --
 

@@ -70,10 +70,10 @@ class TorchSession:
         wire, call = self._wires[step], self._calls[step]
         reads = rank.reads(step)
         if call.collective is None:
-            memory = rank.memory[wire.name] = wire.memory(reads)
+            memory = rank.memory[wire.name] = wire.memory(reads, rank)
             rank.arriving[wire.name] = self._group(wire, reads, memory)
         elif call.ranks:
-            made, work = self._collective(call, call.collective, wire, reads)
+            made, work = self._collective(call, call.collective, wire, reads, rank)
             name = wire.name
             if call.fold is not None:
                 name = call.fold.writes[0]
@@ -82,7 +82,7 @@ class TorchSession:
             if work is not None:
                 rank.arriving[name] = work.wait
         else:
-            rank.memory[wire.name] = wire.memory(reads)
+            rank.memory[wire.name] = wire.memory(reads, rank)
         return wire.sent
 
     def _group(self, wire: Wire, reads: list[Any], memory: Any) -> Callable[[], None]:
@@ -119,17 +119,22 @@ class TorchSession:
         return Call(found, ranks, fold, waits)
 
     def _collective(
-        self, call: Call, found: Collective, wire: Wire, reads: list[Any]
+        self, call: Call, found: Collective, wire: Wire, reads: list[Any], rank: Rank
     ) -> tuple[Any, Any]:
         """What a collective makes, and the work to wait for where it runs beside what follows."""
         (source,), dist, group = reads, self.dist, self._groups[call.ranks]
         begin, n = found.sources[self.rank], found.count
         how, whole = {"group": group, "async_op": not call.waits}, n * len(call.ranks)
         if call.fold is not None:
-            made = self.arrays.empty(n, wire.dtype)
-            return made, dist.reduce_scatter_tensor(made, source[begin : begin + whole], **how)
+            name = call.fold.writes[0]
+            memory = rank.around(name)
+            made = self.arrays.empty(n, wire.dtype) if memory is None else memory
+            if memory is not None:
+                rank.memory[name] = memory
+            into = made if memory is None else rank.part(name).reshape(-1)
+            return made, dist.reduce_scatter_tensor(into, source[begin : begin + whole], **how)
         goal, uint8 = found.goals[self.rank], self.torch.uint8
-        made = wire.memory(reads)
+        made = wire.memory(reads, rank)
         into = made[goal : goal + whole].view(uint8)
         if found.kind == "all_gather":
             given = source[begin : begin + n].view(uint8)

@@ -92,7 +92,7 @@ def _priced(
     problem: Any, schedule: str, same: _Same, offered: tuple[tuple[tuple[str, int], ...], ...]
 ) -> tuple[Candidate, ...]:
     """The candidates of a problem, which many cones of a search have."""
-    from axe_eq_backends.nki.lower import WRITES
+    from axe_eq_backends.nki.lower import Stage, written
     from axe_eq_backends.nki.planning import plan
 
     target = same.target
@@ -100,7 +100,7 @@ def _priced(
     first: AxeError | None = None
     for parameters in map(dict, offered):
         try:
-            kernel, _ = WRITES[schedule](problem, "cone", target, parameters)
+            kernel, _ = written([Stage(schedule, problem, parameters)], "cone", target)
             made.append((parameters, plan(kernel, target)))
         except AxeError as error:
             first = first or error
@@ -257,6 +257,9 @@ class Stream:
         ways = [*product((0, 1), repeat=2)]
         offered = [{"chunk": n, "kept": k, "turned": t} for n in chunks for k, t in ways]
         return priced(cone, problem, self.name, target, offered)
+
+
+SCHEDULES = {s.name: s for s in (Tiles(), TensorEngine(), Stream())}
 
 
 def cheapest(step: KernelStep, target: Target) -> Parameters:

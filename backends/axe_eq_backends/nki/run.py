@@ -16,7 +16,8 @@ from axe_eq.errors import ArgumentError
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 
 if TYPE_CHECKING:
-    from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
+    from axe_eq.lower.candidate import Joined
+    from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph
     from axe_eq.target import Target
 
 FORMAT = 2
@@ -50,15 +51,24 @@ class NkiEmitter:
 
         source(step, graph, target)
 
+    def join(
+        self, steps: Sequence[KernelStep], graph: ScheduleGraph, target: Target,
+        kept: Mapping[str, str],
+    ) -> Joined | str:  # fmt: skip
+        """Kernels as stages of one call; see `axe_eq.extract.search.launches.Joiner`."""
+        from axe_eq_backends.nki.joined import joined
+
+        return joined(steps, graph, target, kept)
+
 
 class NkiInterpreter:
     """The interpreter of family "nki": plans, in program order."""
 
     def run(
-        self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target,
+        self, step: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target,
         arrays: Mapping[str, Array], order: int = 0,
     ) -> dict[str, Array]:  # fmt: skip
-        """What a lowered step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
+        """What a lowered call writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
 
         Engines wait for data by themselves: every order is the program's.
         """

@@ -226,7 +226,7 @@ def test_threads_on_one_stream_do_not_interleave(cu: FakeDriver) -> None:
 
         return run
 
-    cu.cuLaunchKernel = yielding(cu.cuLaunchKernel)  # type: ignore[method-assign]
+    cu.cuLaunchKernelEx = yielding(cu.cuLaunchKernelEx)  # type: ignore[method-assign]
     cu.cuMemcpyHtoD = yielding(cu.cuMemcpyHtoD)  # type: ignore[method-assign]
 
     def work(numbers: Sequence[int]) -> None:
@@ -399,7 +399,7 @@ def test_a_launch_that_the_driver_refuses_is_one_clear_error(
     cu: FakeDriver, golden: Callable[..., None]
 ) -> None:
     refused = cu.failed("CUDA_ERROR_INVALID_HANDLE")[:1]
-    cu.cuLaunchKernel = lambda *_: refused  # type: ignore[method-assign]
+    cu.cuLaunchKernelEx = lambda *_: refused  # type: ignore[method-assign]
     launch_, _ = run.Program(one()).bind([FakeLibrary().array()])
     golden(error_of(launch_))
 

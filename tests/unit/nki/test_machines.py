@@ -17,10 +17,11 @@ from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr, Target
 from axe_eq_backends.nki.cost import priced
 from axe_eq_backends.nki.planning import plan
-from axe_eq_backends.nki.schedules.gemm import Contraction, contraction, gemm, sizes
-from axe_eq_backends.nki.schedules.walk import walk
+from axe_eq_backends.nki.schedules.contraction import Contraction, contraction
+from axe_eq_backends.nki.schedules.gemm import sizes
 from axe_eq_backends.nki.space import Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2, trn3
+from tests.unit.nki.levels import gemm, walk
 
 
 def product(m: int, n: int, k: int, dtype: str = "bf16") -> Contraction:

@@ -24,8 +24,7 @@ from axe_eq_backends.nki.families import derivations
 from axe_eq_backends.nki.order import instructions, ordered, spread
 from axe_eq_backends.nki.place import placed
 from axe_eq_backends.nki.planning import Made, plan
-from axe_eq_backends.nki.schedules.gemm import gemm, sizes
-from axe_eq_backends.nki.schedules.stream import stream
+from axe_eq_backends.nki.schedules.gemm import sizes
 from axe_eq_backends.nki.sim import simulate
 from axe_eq_backends.nki.sim.capacity import items
 from axe_eq_backends.nki.sim.errors import NOWHERE
@@ -34,7 +33,7 @@ from axe_eq_backends.nki.sim.storage import MemoryRegion, Tile, region
 from axe_eq_backends.nki.sim.timeline import PITCH
 from axe_eq_backends.nki.space import Space, Tensor
 from axe_eq_backends.nki.target import trn1, trn2
-from tests.unit.nki.levels import numpy_of, written
+from tests.unit.nki.levels import gemm, numpy_of, stream, written
 from tests.unit.nki.test_machines import product, without
 from tests.unit.nki.test_texts import KERNELS, Kernel, attention, tiles
 

@@ -19,7 +19,6 @@ from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Space,
     collapse,
-    indexed,
     power_of_two_from,
     run_vector,
     thread_layout,
@@ -87,13 +86,8 @@ def elementwise(
         loaded: dict[int, ir.View] = {}
         for n, o in enumerate(ins):
             loaded[n] = space.load(o, begin, tile, index, values=loaded)
-        values = list(loaded.values())
         for out, (_, cell) in zip(outs, outputs, strict=True):
-            missing = [d for d, s in enumerate(out.strides[-len(tile) :]) if not s]
-            result = k.reg_reduced(out.name, out.dtype, index.all, missing)
-            k.map(cell, result.all, *values)
-            part = result.all[indexed(missing, len(tile))]
-            k.copy(space.view(out.name, begin, tile), part)
+            space.store(out, cell, loaded, begin, tile, index)
     return k.finish()
 
 

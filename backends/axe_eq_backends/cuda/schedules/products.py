@@ -566,6 +566,3 @@ def _layout(
 ) -> Layout:
     kept = [i for i in shard if i[0] != 1]
     return Layout(kept or [(1, 1, "reg")], [i for i in replica or () if i[0] != 1])
-
-
-__all__ = ["Tile", "products"]

@@ -9,23 +9,19 @@ One CTA goes through all of a row: rows that are few and long wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import Cell, renumber, result_dtype, used
+from axe_eq.kernel.cells import Cell, result_dtype
 from axe_eq.kernel.cells import Operand as CellOperand
 from axe_eq.kernel.expr import Int, ceil_div
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.live import most_words
 from axe_eq.layout import Layout
-from axe_eq_backends.cuda.schedules.tensors import (
-    Operand,
-    Space,
-    power_of_two_from,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.tensors import Operand, Space, mapped, power_of_two_from
 
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS = 65536, 160
@@ -213,44 +209,29 @@ class _Writer:
                 k.fill(carry, unit)
         with k.range(chunks, name="chunk") as chunk:
             here = k.let("at", chunk * self.t.scanned)
-            self._chunk([here if d == at else b for d, b in enumerate(begin)], chunk)
+            self._chunk([here if d == at else b for d, b in enumerate(begin)])
             if self.t.warps > 1 and chunks != 1:
                 k.sync()  # the next tile writes the totals that this one read
 
-    def _chunk(self, begin: list[Int], chunk: Int) -> None:
+    def _chunk(self, begin: list[Int]) -> None:
         values = dict(enumerate(self._loads(begin)))
         for n, (prefix, (states, carries, scratch)) in enumerate(
             zip(self.prefixes, self.states, strict=True), len(self.operands)
         ):
             for cell, state in zip(prefix.lift, states, strict=True):
-                self._map(cell, state, values)
+                mapped(self.k, cell, state, values)
             self.k.scan(prefix.merge, states, carries, self.dim, scratch)
             values[n] = self._finished(n, prefix, states)
         for out, cell in self.outputs:
-            self._store(out, cell, values, begin, chunk)
+            self.space.store(out, cell, values, begin, self.t.tile, self.like)
 
     def _finished(self, number: int, prefix: Prefix, states: list[ir.View]) -> ir.View:
         """The value of a scan: of most the state itself."""
         if isinstance(prefix.finish, CellOperand):
             return states[prefix.finish.index]
         value = self.k.reg_like(f"value{number}", self.dtypes[number], self.like.all).all
-        self._map(prefix.finish, value, dict(enumerate(states)))
+        mapped(self.k, prefix.finish, value, dict(enumerate(states)))
         return value
 
     def _loads(self, begin: list[Int]) -> list[ir.View]:
         return [self.space.load(o, begin, self.t.tile, self.like) for o in self.operands]
-
-    def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
-        numbers = sorted(used(cell))
-        ins = [values[n] for n in numbers]
-        self.k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *ins)
-
-    def _store(
-        self, out: Operand, cell: Cell, values: Mapping[int, ir.View], begin: list[Int], chunk: Int
-    ) -> None:
-        result = self.k.reg_like(out.name, out.dtype, self.like.all)
-        self._map(cell, result.all, values)
-        self.k.copy(self.space.view(out.name, begin, self.t.tile), result.all)
-
-
-__all__ = ["Prefix", "ScanTiling", "best_scan", "scan_rows"]

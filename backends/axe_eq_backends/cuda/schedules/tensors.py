@@ -279,10 +279,30 @@ class Space:
         rank = len(layout.shape)
         missing = [d for d in range(rank) if not look.reach[len(self.shape) - rank + d]]
         tile = self.k.reg_reduced("place", look.dtype, layout.all, missing)
-        numbers = sorted(used(look.cell))
-        cell = renumber(look.cell, {n: i for i, n in enumerate(numbers)})
-        self.k.map(cell, tile.all, *(values[n] for n in numbers))
+        mapped(self.k, look.cell, tile.all, values)
         return tile.all[index]
+
+    def store(
+        self,
+        out: Operand,
+        cell: Cell,
+        values: Mapping[int, ir.View],
+        begin: Sequence[Int],
+        tile: tuple[int, ...],
+        layout: ir.Buffer,
+    ) -> None:
+        """Write a cell of numbered values to the tile's part of a tensor, from registers so."""
+        missing = [d for d, s in enumerate(out.strides[-len(tile) :]) if not s]
+        result = self.k.reg_reduced(out.name, out.dtype, layout.all, missing)
+        mapped(self.k, cell, result.all, values)
+        part = result.all[indexed(missing, len(tile))]
+        self.k.copy(self.view(out.name, begin, tile), part)
+
+
+def mapped(k: ThreadBuilder, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
+    """Map a cell of numbered values to registers."""
+    numbers = sorted(used(cell))
+    k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *(values[n] for n in numbers))
 
 
 def indexed(missing: Collection[int], rank: int) -> tuple[int | slice, ...]:

@@ -9,208 +9,39 @@ added up in SBUF, so that neither operand is read again for every block of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Operand, arg
+from axe_eq.kernel.cells import Apply, Cell, arg
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import Block, Iter, Placement, number
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.nki.build import FREE, PARTITION, EngineBuilder, rows_of
-from axe_eq_backends.nki.schedules.region import Names, Region, pieces
-from axe_eq_backends.nki.space import Count, Space, Sum, Tensor
+from axe_eq_backends.nki.build import FREE, PARTITION, rows_of
+from axe_eq_backends.nki.schedules.contraction import Contraction, Factor
+from axe_eq_backends.nki.schedules.region import Names, Region, lies_across, pieces
+from axe_eq_backends.nki.space import Tensor
 from axe_eq_backends.nki.tile import Tile
 
-NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")
 TURNED = ("f16", "bf16", "f32")  # what the tensor engine transposes
 
 
-@dataclass(frozen=True)
-class Factor:
-    """One side of a product.
-
-    Attributes:
-        cell: over the leaves.
-        dtype: that it is multiplied in.
-        tensor: what it is, where it is a tensor of that type as it lies.
-    """
-
-    cell: Cell
-    dtype: str
-    tensor: Tensor | None
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """A space of products, by the kinds of its dims.
-
-    Attributes:
-        space: of which dims of one index were appended where a side has none.
-        outer: dims of every block's own, slow to fast.
-        m, n, k: the dims of rows, of columns, and on partitions.
-        depth: the other reduced dims.
-        products: (leaf, factor of the rows, factor of the columns).
-    """
-
-    space: Space
-    outer: tuple[int, ...]
-    m: int
-    n: int
-    k: int
-    depth: tuple[int, ...]
-    products: tuple[tuple[int, Factor, Factor], ...]
-
-    def extent(self, dim: int) -> int:
-        """Indices of a dim."""
-        return self.space.shape[dim]
-
-
-def contraction(space: Space) -> Contraction:
-    """The contraction that a space is.
-
-    Raises:
-        DispatchError: it has other reductions, or products that no side of a block can be.
-    """
-
-    def refuse(wrong: str, expected: str) -> DispatchError:
-        return DispatchError("product", wrong, expected)
-
-    needed = space.needed([c for _, c in space.results])
-    sums = [
-        (n, p)
-        for n, p in enumerate(space.parts)
-        if n in needed and not isinstance(p, Tensor | Count)
-    ]
-    if not sums or any(not isinstance(p, Sum) or not p.product for _, p in sums):
-        raise refuse("has reductions that are no sums of products", "sums of products")
-    products: list[tuple[int, Cell, Cell]] = []
-    depths: set[frozenset[int]] = set()
-    rows, cols = set[int](), set[int]()
-    for n, p in sums:
-        assert isinstance(p, Sum)
-        if not isinstance(p.cell, Apply) or len(p.cell.args) != 2:
-            raise refuse(f"sums {p.cell}", "a product of two factors")
-        if any(not isinstance(space.parts[i], Tensor | Count) for i in space.needed([p.cell])):
-            raise refuse("multiplies what another reduction gives", "factors of tensors")
-        depths.add(frozenset(p.dims))
-        a, b = p.cell.args
-        left, right = (space.varies(x) - set(p.dims) for x in (a, b))
-        if (
-            rows & (right - left)
-            or cols & (left - right)
-            or (not rows | cols and _faster(space, left - right, right - left))
-        ):
-            a, b, left, right = b, a, right, left
-        rows, cols = rows | (left - right), cols | (right - left)
-        products.append((n, a, b))
-    if len(depths) > 1 or rows & cols:
-        raise refuse("sums over several spaces", "one")
-    if any(space.varies(a) & cols or space.varies(b) & rows for _, a, b in products):
-        raise refuse("has factors of rows and columns", "rows or columns")
-    over = set(next(iter(depths)))
-    for t in space.tensors:
-        for d in space.dims:
-            if t.bound(d) and d not in over:
-                raise refuse(f"reads a window of {t.buffer}", "whole tensors")
-    space, m = longest(space, rows)
-    space, n = longest(space, cols)
-    k = max(over, key=lambda d: (space.shape[d], -d))
-    depth = tuple(sorted(over - {k}))
-    kept = [d for d in space.dims if d not in (m, n, k, *depth)]
-    factors = tuple(
-        (i, factor_of(space, a, dtypes), factor_of(space, b, dtypes))
-        for i, a, b in products
-        for dtypes in [sums_dtypes(space, i)]
-    )
-    return Contraction(space, tuple(d for d in kept if space.shape[d] > 1), m, n, k, depth, factors)
-
-
-def sums_dtypes(space: Space, n: int) -> tuple[str, ...]:
-    """Element types of the factors of a product."""
-    p = space.parts[n]
-    assert isinstance(p, Sum)
-    return p.dtypes
-
-
-def _faster(space: Space, left: frozenset[int], right: frozenset[int]) -> bool:
-    """Whether the results run faster along a dim of the left factor."""
-    out, _ = space.results[0]
-
-    def fastest(dims: frozenset[int]) -> float:
-        steps = [abs(out.strides[d]) for d in dims if out.strides[d]]
-        return min(steps, default=float("inf"))
-
-    return fastest(left) < fastest(right)
-
-
-def longest(space: Space, dims: Collection[int]) -> tuple[Space, int]:
-    """The longest of some dims; one of one index, appended, where there is none."""
-    if dims:
-        return space, max(dims, key=lambda d: (space.shape[d], d))
-    wide = (*space.shape, 1)
-
-    def longer(t: Tensor) -> Tensor:
-        window = (*t.window, None) if t.window else ()
-        return replace(t, strides=(*t.strides, 0), window=window)
-
-    parts = tuple(longer(p) if isinstance(p, Tensor) else p for p in space.parts)
-    results = tuple((longer(t), c) for t, c in space.results)
-    return Space(wide, parts, results), len(space.shape)
-
-
-def factor_of(space: Space, cell: Cell, dtypes: Sequence[str]) -> Factor:
-    """A side, in the type that both are multiplied in."""
-    if any(d not in (*NARROW, "f32") for d in dtypes):
-        raise DispatchError(
-            "product", f"multiplies {' '.join(dtypes)}", "floats of at most 32 bits"
-        )
-    narrow = [d for d in dtypes if d in NARROW]
-    dtype = "f32"
-    if len(narrow) == len(dtypes):
-        own = _dtype(space, cell)
-        dtype = own if own in NARROW else "bf16" if "bf16" in dtypes else "f16"
-        if own == "f32" and set(dtypes) & {"f8e4m3", "f8e5m2"}:
-            dtype = "f16"
-    tensor = space.parts[cell.index] if isinstance(cell, Operand) else None
-    plain = (
-        isinstance(tensor, Tensor)
-        and tensor.dtype == dtype
-        and not tensor.window
-        and not tensor.looks
-    )
-    return Factor(cell, dtype, tensor if plain else None)  # type: ignore[arg-type]
-
-
-def _dtype(space: Space, cell: Cell) -> str:
-    """The element type that a factor is in, where it is a tensor or a cast; else f32."""
-    if isinstance(cell, Operand):
-        part = space.parts[cell.index]
-        return part.dtype if isinstance(part, Tensor) else "f32"
-    if isinstance(cell, Apply) and cell.cell.startswith("cast "):
-        return cell.cell.removeprefix("cast ")
-    return "f32"
-
-
-def gemm(
-    c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
-) -> tuple[ir.Kernel, dict[str, str]]:
-    """The kernel of a contraction, and the buffers behind its tensors.
+def gemm(c: Contraction, names: Names, target: Target, parameters: Mapping[str, int]) -> None:
+    """Write a contraction.
 
     Args:
         c: what to compute.
-        name: of the kernel.
+        names: of the kernel that it is written in.
         target: the machine.
         parameters: "rows" and "cols" of a block, and "deep", its depth; 0 for all of it.
 
     Raises:
         DispatchError: something that no instruction computes.
     """
-    return Gemm(c, name, target, parameters).write()
+    Gemm(c, names, target, parameters).write()
 
 
 @dataclass(frozen=True)
@@ -227,11 +58,10 @@ class Gemm:
     """Writes one contraction."""
 
     def __init__(
-        self, c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+        self, c: Contraction, names: Names, target: Target, parameters: Mapping[str, int]
     ) -> None:
         self.c, self.target = c, target
-        self.k = EngineBuilder(name, target)
-        self.names = Names(self.k)
+        self.k, self.names = names.k, names
         psum = target.memory("psum")
         self.part = psum.extents[0]
         self.bank = psum.bank_bytes // DTYPES["f32"].itemsize
@@ -240,9 +70,8 @@ class Gemm:
         self.deep = parameters["deep"]
         self.begin: dict[int, Int] = {}
 
-    def write(self) -> tuple[ir.Kernel, dict[str, str]]:
+    def write(self) -> None:
         self._outer(list(self.c.outer))
-        return self.k.finish(), self.names.buffers
 
     def _outer(self, dims: Sequence[int]) -> None:
         if dims:
@@ -311,18 +140,44 @@ class Gemm:
 
         `beside` more indices of `dim` have places in the tiles, which nothing fills here.
         """
+        near = None if beside else self._near(f, dim, first, size, start, length)
+        if near is not None:
+            return near
         found = self.held(name, f, dim, size + beside, length)
         self.fill(found, f, dim, first, size, start)
         return found
 
+    def _near(
+        self, f: Factor, dim: int, first: Int, size: int, start: Int, length: int
+    ) -> list[Held] | None:
+        """A side's part where it stays in SBUF and its depth lies on partitions there."""
+        c, found = self.c, list[Held]()
+        if f.tensor is None or f.tensor.buffer not in self.names.kept:
+            return None
+        for at, chunks, part in self._chunks(length):
+            shape, place = self.side(dim, size, part, chunks)
+            view = self._source(f.tensor, dim, first, start + at, shape)
+            across = (i for i in view.place.blocks[c.k] if i.axis == PARTITION)
+            rows = [i for i in place.blocks[c.k] if i.axis == PARTITION]
+            free = all(i.axis != PARTITION for d, b in enumerate(view.place.blocks)
+                       for i in b if d != c.k)  # fmt: skip
+            if [*across] != rows or not free:
+                return None
+            found.append(Held(view.buffer, at, part, chunks))
+        return found
+
+    def _chunks(self, length: int) -> list[tuple[int, int, int]]:
+        """(begin, chunks, indices of one) of a part of the depth: whole chunks, then the rest."""
+        whole, rest = divmod(length or self.c.extent(self.c.k), self.part)
+        parts = (0, whole, self.part), (whole * self.part, 1, rest)
+        return [(at, chunks, part) for at, chunks, part in parts if chunks and part]
+
     def held(self, name: str, f: Factor, dim: int, size: int, length: int = 0) -> list[Held]:
         """Fresh tiles for a side's part."""
         found = []
-        whole, rest = divmod(length or self.c.extent(self.c.k), self.part)
-        for at, chunks, part in ((0, whole, self.part), (whole * self.part, 1, rest)):
-            if chunks and part:
-                shape, place = self.side(dim, size, part, chunks)
-                found.append(Held(self.k.sbuf(name, f.dtype, shape, place), at, part, chunks))
+        for at, chunks, part in self._chunks(length):
+            shape, place = self.side(dim, size, part, chunks)
+            found.append(Held(self.k.sbuf(name, f.dtype, shape, place), at, part, chunks))
         return found
 
     def fill(self, held: Sequence[Held], f: Factor, dim: int, first: Int, size: int,
@@ -332,48 +187,51 @@ class Gemm:
             self._fill(h, f, dim, first, size, start + h.begin)
 
     def _fill(self, h: Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
-        c, t = self.c, f.tensor
+        t = f.tensor
         if t is None:
             self._computed(h, f, dim, first, size, start)
-        elif t.strides[c.k] == 1 and t.strides[dim] != 1 and f.dtype in TURNED and size > 1:
+        elif f.dtype in TURNED and size > 1 and self._lies_turned(h, t, dim, first, start):
             self._turned(h, f, t, dim, first, size, start)
         else:
             to = h.buffer[self.index(h.buffer, {dim: span(0, size)})]
-            self.k.copy(to, self._source(self._tensor(t, dim), dim, first, start, to.shape))
+            self.k.copy(to, self._source(t, dim, first, start, to.shape))
 
-    def _tensor(self, t: Tensor, dim: int) -> ir.Buffer:
-        """The whole of a side's tensor as an argument."""
-        c = self.c
-        dims = (dim, c.k, *c.depth)
-        shape = [e if t.strides[d] or d in dims else 1 for d, e in enumerate(c.space.shape)]
-        return self.names.tensor(t, shape, t.strides, t.offset, False)
+    def _lies_turned(self, h: Held, t: Tensor, dim: int, first: Int, start: Int) -> bool:
+        """Whether rows, and not the depth, are what lies on partitions, or contiguous in HBM."""
+        if t.buffer not in self.names.kept:
+            return t.strides[self.c.k] == 1 and t.strides[dim] != 1
+        shape = [number(e) for e in h.buffer.shape]
+        shape[dim] = min(shape[dim], self.part)
+        return lies_across(self._source(t, dim, first, start, shape), dim)
 
-    def _source(
-        self, tensor: ir.Buffer, dim: int, first: Int, start: Int, shape: Sequence[int]
-    ) -> ir.View:
+    def _source(self, t: Tensor, dim: int, first: Int, start: Int, shape: Sequence[int]) -> ir.View:
         """The part of a side's tensor that a tile of these extents holds."""
         c = self.c
+        dims = (dim, c.k, *c.depth)
+        whole = [e if t.strides[d] or d in dims else 1 for d, e in enumerate(c.space.shape)]
         begin = {dim: first, c.k: start}
         index = []
         for d, e in enumerate(shape):
             at: Int = begin.get(d, 0)
-            if d in self.begin and tensor.shape[d] != 1:
+            if d in self.begin and whole[d] != 1:
                 at = self.begin[d]
             index.append(span(at, e))
-        return tensor[tuple(index)]
+        return self.names.source(t, whole, t.offset, index)
 
     def _turned(
         self, h: Held, f: Factor, t: Tensor, dim: int, first: Int, size: int, start: Int
     ) -> None:
         """Rows as they lie, on partitions; every chunk turned through PSUM."""
         c, k = self.c, self.k
-        tensor = self._tensor(t, dim)
 
         def turn(at: Int, rows: int) -> None:
             shape = [number(e) for e in h.buffer.shape]
             shape[dim] = rows
-            lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
-            k.copy(lying.all, self._source(tensor, dim, first + at, start, shape))
+            source = self._source(t, dim, first + at, start, shape)
+            lying = source.buffer
+            if not lies_across(source, dim):
+                lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
+                k.copy(lying.all, source)
 
             def chunk(ko: Int, more: Mapping[int, Int]) -> None:
                 once = [1 if d in c.depth else e for d, e in enumerate(shape)]
@@ -586,4 +444,4 @@ def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
     return [p for _, p in found]
 
 
-__all__ = ["Contraction", "contraction", "gemm", "sizes"]
+__all__ = ["gemm", "sizes"]
