@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import log2, prod
 
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.cells import flops as cell_flops
@@ -15,7 +15,14 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lane_price import Tensors, chained, operations, residents
+from axe_eq_backends.cuda.lane_price import (
+    LINE_BYTES,
+    SECTOR_BYTES,
+    Tensors,
+    chained,
+    operations,
+    residents,
+)
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.pieces import in_pieces
 from axe_eq_backends.cuda.schedules.map import (
@@ -161,22 +168,42 @@ class Turns:
         sizes = [target.sizes(f"turn_{n}") for n in ("reading", "writing", "lanes")]
         flops = sum(map(cell_flops, self.cells))
         held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
+        asks = prod(t.shape) * len(tensors) / LANES / target.n_units
+        one_by_one = asks * target.figure("ask_s") if side == 1 else 0.0
         for reading, writing, lanes in product(*sizes) if side > 1 else [(*SMALL, LANES)]:
             warps = reading, writing
             tile = tile_of(side, warps, lanes)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
             taken = registers(tensors, held) + OTHER_REGISTERS
+            loss = self._short(target, side, lanes) if side > 1 else 0.0
             found.append(
                 t.candidate(
                     target,
                     {"turn_reading": reading, "turn_writing": writing, "turn_lanes": lanes,
                      "vector": side},
                     blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
-                    resident=residents(target, n_warps, taken),
+                    resident=residents(target, n_warps, taken), loss=loss, waits=one_by_one,
                 )
             )  # fmt: skip
         return found
+
+    def _short(self, target: Target, side: int, lanes: int) -> float:
+        """The loss of what a warp reads and writes at once: short runs, and parts of sectors."""
+        read, written = (
+            side * n * min(DTYPES[o.dtype].itemsize for o in tensors)
+            for n, tensors in (
+                (LANES // lanes, self.tensors.operands),
+                (lanes, self.tensors.outputs),
+            )
+        )
+        loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / read))
+        whole = all(
+            stride * DTYPES[o.dtype].itemsize % SECTOR_BYTES == 0
+            for o in self.tensors.outputs
+            for stride in o.strides[:-1]
+        )
+        return loss if whole else loss + target.figure("split_sector") * SECTOR_BYTES / written
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """A relayout by so many warps along either dim."""

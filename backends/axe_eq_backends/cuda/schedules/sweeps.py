@@ -93,14 +93,15 @@ def registers_of_sweep(
 ) -> int:
     """Registers of a thread: a chunk of every operand, running values, and what a tile computes.
 
-    A read of less than 4 bytes takes a register while it is on its way; what stays is packed.
+    A read of less than 4 bytes takes a register while it is on its way; what stays is packed, but
+    for what is computed of several operands, which is kept.
     """
-    read = 0
+    read, several = 0, sum(o.varies(-1) for o in operands) > 1
     for o in operands:
         size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) else 1
         least = -(-tiling.wide * vectors * size // 4)
         read += least if stays else max(least, vectors * -(-tiling.wide * size // 4))
-    held = tiling.wide * tiling.vectors if rescaled else 0
+    held = tiling.wide * tiling.vectors if rescaled or (stays and several) else 0
     return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
 
