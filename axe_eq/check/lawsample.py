@@ -25,19 +25,7 @@ from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text
 from axe_eq.program.sigalg import elementwise
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
-from axe_eq.program.terms import (
-    ARGS,
-    VALUE,
-    Cons,
-    In,
-    Nil,
-    Op,
-    Scan,
-    Sel,
-    op,
-    operands,
-    type_of,
-)
+from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Scan, Sel, op, operands, type_of
 from axe_eq.program.types import DTYPES, ValueType, held, value_type
 from axe_eq.rule.law import Instance, Law, Pattern
 from axe_eq.rule.term import INT, STR, Expr, Ground, Sort, Term, Undefined, Var

@@ -119,6 +119,12 @@ class MeshPlan:
             return False
         return {self.root(a.buffer) for a in step.reads} != {self.root(step.write.buffer)}
 
+    @cached_property
+    def held_bytes(self) -> int:
+        """What all buffers take that a rank has at any time, together."""
+        own = (b for n, b in self.buffers.items() if not b.within)
+        return sum(self.side(b.name).n_elements * b.value_type.itemsize for b in own)
+
     def side(self, name: str) -> Side:
         """Who holds what of a buffer, and where."""
         buffer = self.buffers[name]

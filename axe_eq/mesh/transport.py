@@ -39,6 +39,9 @@ class Arrays(Memory, Protocol):
 class Session(Protocol):
     """One rank's end of a transport.
 
+    Of devices it may have `again(run, n_bytes)`, which makes of a call one that does the same work
+    on the same memory over and over; `n_bytes` is what all values of a rank take together.
+
     Attributes:
         rank: this process's rank.
         n_ranks: how many there are.

@@ -169,10 +169,3 @@ def _check_same(
 def _bits(value: Array) -> Array:
     """Equal exactly where the bits are: NaN is itself, -0.0 is not 0.0."""
     return np.ascontiguousarray(value).view(BITS[value.dtype.itemsize]).reshape(value.shape)
-
-
-def shaped(outputs: Sequence[Array], shapes: Sequence[tuple[int, ...] | None]) -> list[Array]:
-    """Arrays of buffers in the shapes of the program's outputs."""
-    return [
-        a if shape is None else a.reshape(shape) for a, shape in zip(outputs, shapes, strict=True)
-    ]

@@ -331,11 +331,7 @@ class ScheduleGraph:
         return json.dumps(asdict(self))  # mappings keep their order: texts of schedules show it
 
 
-_KINDS: dict[str, type[Any]] = {
-    "kernel": KernelStep,
-    "move": MoveStep,
-    "spmd": SpmdStep,
-}
+_KINDS: dict[str, type[Any]] = {"kernel": KernelStep, "move": MoveStep, "spmd": SpmdStep}
 
 
 def from_json(text: str) -> ScheduleGraph:

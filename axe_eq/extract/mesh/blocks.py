@@ -24,16 +24,7 @@ from axe_eq.extract.mesh.choose import Cuts, exchanged
 from axe_eq.extract.mesh.cuts import Cut, Form, Part, selector_needs
 from axe_eq.extract.mesh.moves import Tree, is_through, tree_of
 from axe_eq.extract.mesh.options import NO_WORK, Option, Work
-from axe_eq.program.node import (
-    INPUT,
-    OP,
-    SCAN,
-    Node,
-    made_node,
-    op_node,
-    sel_node,
-    topological,
-)
+from axe_eq.program.node import INPUT, OP, SCAN, Node, made_node, op_node, sel_node, topological
 from axe_eq.program.ops import join_text, scan
 from axe_eq.program.signature import make, signature
 from axe_eq.program.types import ValueType

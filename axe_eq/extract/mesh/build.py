@@ -13,15 +13,7 @@ from math import prod
 
 from axe_eq.extract.mesh.blocks import Piece, join_nodes, slice_nodes
 from axe_eq.extract.mesh.choose import Cuts, exchanged
-from axe_eq.extract.mesh.cuts import (
-    Cut,
-    Form,
-    Part,
-    axes_of,
-    from_buffer,
-    is_even,
-    selector_needs,
-)
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, axes_of, from_buffer, is_even, selector_needs
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
@@ -106,10 +98,7 @@ class Have:
 
 
 def build(
-    cuts: Cuts,
-    target: Target,
-    inputs: Sequence[tuple[str, ValueType, str]],
-    compile_local: Compile,
+    cuts: Cuts, target: Target, inputs: Sequence[tuple[str, ValueType, str]], compile_local: Compile
 ) -> Built:
     """The schedule graph of chosen cuts.
 

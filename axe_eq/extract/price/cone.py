@@ -82,16 +82,22 @@ class Cones:
         self._joined = 0
         self.computed = 0
 
-    def of(self, root: int, materialised: Collection[int]) -> Found:
+    def of(self, root: int, materialised: Collection[int], copied: bool = False) -> Found:
         """Cones of a root tile (computed, not loaded), and the placed classes met on the way.
 
-        An input is computed by nothing: its cones copy it from where it arrives.
+        An input is computed by nothing: its cones copy it from where it arrives. What may be
+        `copied` may be loaded from where else it is kept.
         """
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
             return [c for source, load in loads if source in self.inputs for c in load], 0
         self._members = bits(materialised) if self._remembers else 0
-        return self._compute(root, materialised, 0)
+        cones, met = self._compute(root, materialised, 0)
+        if copied:
+            loads, more = self._loads_of(root)
+            cones = cones + [c for source, load in loads if source in materialised for c in load]
+            met |= more
+        return cones, met
 
     def invalidate(self, placed: Collection[int]) -> Memo:
         """Forget what depends on these classes being materialised; returns it, for `reinstate`."""

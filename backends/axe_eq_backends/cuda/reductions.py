@@ -41,12 +41,7 @@ from axe_eq_backends.cuda.schedules.rows import (
     vectors_of,
     warps_of,
 )
-from axe_eq_backends.cuda.schedules.sweeps import (
-    SweepTiling,
-    registers_of_sweep,
-    sweep,
-    sweeps_of,
-)
+from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, registers_of_sweep, sweep, sweeps_of
 from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
@@ -122,10 +117,7 @@ def _read(cone: Cone, names: Names) -> Problem:
 
 
 def _reduction(
-    fold: Fold,
-    known: Mapping[int, Cell],
-    reductions: list[Reduction],
-    operands: Sequence[Operand],
+    fold: Fold, known: Mapping[int, Cell], reductions: list[Reduction], operands: Sequence[Operand]
 ) -> Cell:
     """Add a fold's reductions, one or those of a structured monoid; its value as a cell."""
     cell, declared = substituted(fold.cell, known), MONOIDS[fold.monoid]

@@ -15,16 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 
-from axe_eq.kernel.cells import (
-    IDENTITY,
-    Apply,
-    Cell,
-    Constant,
-    apply,
-    arg,
-    substituted,
-    used,
-)  # fmt: skip
+from axe_eq.kernel.cells import IDENTITY, Apply, Cell, Constant, apply, arg, substituted, used
 from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, bounds, ceil_div
 from axe_eq.kernel.structured import ONLINE
