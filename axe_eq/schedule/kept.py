@@ -50,9 +50,9 @@ def kept_layouts(type: ValueType, kinds: Collection[str]) -> tuple[Kept, ...]:
     """Layouts of a value: dense row-major first, then what these kinds allow, each once.
 
     A kind is one of `KINDS`, or a form of blocks: parts of dims, slow to fast. ``0`` is the last
-    dim, ``1`` the one before; ``0/128`` is the number of a block of 128 indices, ``0%128`` the index
-    in it. Dims that a form does not name are slower, in order. It is for values whose dims its
-    blocks divide.
+    dim, ``1`` the one before; ``0/128`` is the number of a block of 128 indices, ``0%128`` the
+    index in it. Dims that a form does not name are slower, in order. It is for values whose dims
+    its blocks divide.
 
     >>> from axe_eq.program.types import value_type
     >>> panels = kept_layouts(value_type("f16[64,512]"), ("0/128 1 0%128",))
