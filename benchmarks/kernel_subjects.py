@@ -124,8 +124,8 @@ def _clustered_product() -> Subject:
 
 
 def _split_product() -> Subject:
-    """Two CTAs of a cluster share the steps of one tile: tails, an odd number of steps."""
-    m, n, k = 44, 24, 152
+    """Two CTAs of a cluster share the steps of one tile: an odd number, the last one a tail."""
+    m, n, k = 64, 32, 152
     a, b = normal(m, k, seed=1), normal(n, k, seed=2)
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
     kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2))
@@ -312,7 +312,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "unaligned product": _unaligned_product,
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
-    "product split over a cluster": _split_product,
+    "split product": _split_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(
