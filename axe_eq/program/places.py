@@ -263,9 +263,3 @@ def viewed(
         if low < 0 or high >= extent:
             return None
     return None if terms else tuple(at)
-
-
-__all__ = [
-    "Coords", "Range", "Selecting", "along", "at", "bounds", "index_in", "never_inside", "pulled",
-    "pulls", "read", "selecting", "viewed", "window",
-]  # fmt: skip

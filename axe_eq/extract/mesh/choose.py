@@ -468,6 +468,3 @@ def choose(problem: Problem, values: Values, most_work: int = MOST_WORK) -> list
     for cuts in found.values():
         cuts.tried = len(found)
     return sorted(found.values(), key=lambda c: c.cost)
-
-
-__all__ = ["BYTES", "TIME", "Cuts", "Exchanged", "Problem", "choose", "exchanged"]

@@ -27,13 +27,7 @@ from axe_eq.schedule.summary import (
 )
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS
-from axe_eq_backends.cuda.cost import (
-    not_as_they_lie,
-    not_strided,
-    padded,
-    roofline,
-    tile_rows,
-)  # fmt: skip
+from axe_eq_backends.cuda.cost import not_as_they_lie, not_strided, padded, roofline, tile_rows
 from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
     MOST_BYTES,

@@ -132,6 +132,3 @@ def _step_s(target: Target, tiling: scans.ScanTiling) -> float:
     """Seconds in which a CTA reads a tile, scans it, and has what the next one goes on from."""
     own = tiling.held * target.figure("scan_held_s") + tiling.warps * target.figure("scan_warp_s")
     return target.figure("scan_step_s") + own
-
-
-__all__ = ["Scanned", "scanned"]

@@ -19,16 +19,11 @@ class Way(Protocol):
 
     Attributes:
         names: of its parameters; no two kinds have the same.
-        extra: parameters that all its candidates have, with their values.
     """
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
-
-    @property
-    def extra(self) -> Sequence[tuple[str, int]]:
-        """Those with one value."""
 
     def candidates(self, target: Target) -> list[Candidate]:
         """What it may be written by on a machine, with its prices."""
@@ -77,8 +72,7 @@ def written(cone: Cone, parameters: Mapping[str, int]) -> tuple[ir.Kernel, Mappi
     """
     found, buffers = ways_of(cone)
     for way in found:
-        fixed = getattr(way, "extra", ())
-        if way.names == parameters.keys() and all(parameters[n] == v for n, v in fixed):
+        if way.names == parameters.keys():
             return way.kernel(parameters, cone.name), buffers
     known = "; ".join(" ".join(sorted(way.names)) for way in found)
     raise cone.refuse(f"is to be written by {' '.join(parameters) or 'nothing'}", known)

@@ -235,6 +235,3 @@ class _Writer:
 
     def _loads(self, begin: list[Int]) -> list[ir.View]:
         return [self.space.load(o, begin, self.t.tile, self.like) for o in self.operands]
-
-
-__all__ = ["Prefix", "ScanTiling", "best_scan", "scan_rows"]

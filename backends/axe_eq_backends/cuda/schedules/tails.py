@@ -181,6 +181,3 @@ def _at_least(value: Values) -> Values:
 # What a reduction says of every value that it reduces: a maximum that is a number is of numbers,
 # and none is larger; one that is NaN says nothing.
 _BOUNDS = {"max": _at_most, "min": _at_least}
-
-
-__all__ = ["Reduction", "neutral_fill", "unit_of", "value_dtypes"]
