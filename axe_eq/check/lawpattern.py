@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from axe_eq.program.terms import Cons, Nil
+from axe_eq.program.terms import Cons
 from axe_eq.rule.term import Expr, Term, Var
 
 
@@ -24,11 +23,3 @@ def listed(pattern: Any) -> tuple[list[Any], Any]:
         parts.append(pattern.args[0])
         pattern = pattern.args[1]
     return parts, pattern if isinstance(pattern, Var) else None
-
-
-def listing(terms: Sequence[Term]) -> Term:
-    """An operand list."""
-    result = Nil()
-    for term in reversed(terms):
-        result = Cons(term, result)
-    return result

@@ -14,6 +14,7 @@ import numpy as np
 
 from axe_eq.cli.group import as_json_text, axe, json_option
 from axe_eq.cli.source import load_arrays, load_function, parse_dims, parse_extents, taking
+from axe_eq.cli.words import together
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.files import whole
 from axe_eq.pipeline import compile as compile_program
@@ -24,23 +25,15 @@ from axe_eq.run.executable import simulates
 from axe_eq.run.store import Loaded, load
 from axe_eq.schedule.quantity import bytes_text
 
-
-def program_options(command: Any) -> Any:
-    """What names a program and how it is compiled."""
-    for option in reversed(
-        (
-            click.argument("function", metavar="FILE:FN"),
-            click.option(
-                "--spec", "specs", multiple=True, help='One per argument: "8192x4096:f16".'
-            ),
-            click.option("--target", default=None, help="A machine; see `axe targets`."),
-            click.option("--packs", default=None, help="Packs to use, separated by commas."),
-            click.option("--without", multiple=True, help="A law or pack to leave out."),
-            click.option("--numerics", type=click.Choice(["real", "exact"]), default="real"),
-        )
-    ):
-        command = option(command)
-    return command
+# What names a program and how it is compiled.
+program_options = together(
+    click.argument("function", metavar="FILE:FN"),
+    click.option("--spec", "specs", multiple=True, help='One per argument: "8192x4096:f16".'),
+    click.option("--target", default=None, help="A machine; see `axe targets`."),
+    click.option("--packs", default=None, help="Packs to use, separated by commas."),
+    click.option("--without", multiple=True, help="A law or pack to leave out."),
+    click.option("--numerics", type=click.Choice(["real", "exact"]), default="real"),
+)
 
 
 def is_saved(function: str) -> bool:
@@ -103,11 +96,7 @@ def summary(exe: Any) -> dict[str, Any]:
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page of the schedule here.")
 @json_option
 def compile_command(
-    output: str | None,
-    extents: tuple[str, ...],
-    html: str | None,
-    as_json: bool,
-    **options: Any,
+    output: str | None, extents: tuple[str, ...], html: str | None, as_json: bool, **options: Any
 ) -> None:
     """Compile a function: choose its cheapest schedule."""
     wanted = parse_extents(extents)

@@ -22,16 +22,7 @@ from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, use
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.lower.addresses import elements_of, looks_of
-from axe_eq.lower.formulas import (
-    Cone,
-    Fold,
-    Leaf,
-    Load,
-    Looked,
-    Position,
-    Prefix,
-    Root,
-)
+from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Looked, Position, Prefix, Root
 from axe_eq.pack import schedule_named
 from axe_eq.program import gathers, ops, places
 from axe_eq.program.ops import Look

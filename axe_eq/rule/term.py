@@ -172,6 +172,17 @@ def postorder(term: Term, known: Container[Term] = ()) -> Iterator[Term]:
         stack.extend((a, False) for a in node.args if isinstance(a, Term) and id(a) not in seen)
 
 
+def mapped(
+    term: Term, one: Callable[[Term], Term] = lambda sub: sub, known: Mapping[Term, Term] = {}
+) -> Term:
+    """The term with every subterm, its arguments done, replaced, if not by what is `known`."""
+    images = dict(known)
+    for sub in postorder(term, images):
+        args = tuple(images[a] if isinstance(a, Term) else a for a in sub.args)
+        images[sub] = one(Term(sub.symbol, args))
+    return images[term]
+
+
 class _Primitive:
     """Arithmetic and comparison shared by primitive variables and expressions."""
 

@@ -96,6 +96,16 @@ def interpret_graph(
         AxeError: what a kernel does wrong.
     """
     _check_orders(orders)
+    return _interpreted(graph, target, interpreter, inputs, orders)
+
+
+def _interpreted(
+    graph: ScheduleGraph,
+    target: Target,
+    interpreter: Interpreter,
+    inputs: Mapping[str, Array],
+    orders: int,
+) -> list[Array]:
     held = dict(inputs)
     for number, step in enumerate(graph.calls):
         if isinstance(step, SpmdStep):
@@ -138,7 +148,7 @@ def interpret_plan(
     def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
         def run(arrays: Sequence[Array]) -> list[Array]:
             held = dict(zip(graph.inputs, arrays, strict=True))
-            return interpret_graph(graph, target, interpreter, held, orders)
+            return _interpreted(graph, target, interpreter, held, orders)
 
         return run
 
@@ -169,10 +179,3 @@ def _check_same(
 def _bits(value: Array) -> Array:
     """Equal exactly where the bits are: NaN is itself, -0.0 is not 0.0."""
     return np.ascontiguousarray(value).view(BITS[value.dtype.itemsize]).reshape(value.shape)
-
-
-def shaped(outputs: Sequence[Array], shapes: Sequence[tuple[int, ...] | None]) -> list[Array]:
-    """Arrays of buffers in the shapes of the program's outputs."""
-    return [
-        a if shape is None else a.reshape(shape) for a, shape in zip(outputs, shapes, strict=True)
-    ]

@@ -95,7 +95,7 @@ class _Figures:
             access(tiles[r], text, 1, False, bool(self.products))
             for r, text in zip(roots, self.stored, strict=True)
         )
-        reduced = reductions(self.forest, roots, picks)
+        reduced = reductions(self.forest, order, picks, len(roots))
         positions = self._positions()
         structured = any(c.structured for c in self.products)
         read, looked = self._read(), sum(bool(s.looked) for _, s in self.moves)

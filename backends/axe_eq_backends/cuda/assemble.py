@@ -62,7 +62,8 @@ def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> M
     if own_lowering(step) is not None:
         return _made_now(step, graph, target)  # by somebody's own code, another the next time
     names = tuple(a.buffer for a in (*step.reads, *step.writes))
-    key = step.name, names, content(step, graph), id(target)
+    roles = tuple(graph.buffers[a.buffer].role for a in step.writes)
+    key = step.name, names, roles, content(step, graph), id(target)
     known = _made.pop(key, None)
     if known is None:
         known = target, _made_now(step, graph, target)

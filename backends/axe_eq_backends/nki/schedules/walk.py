@@ -54,9 +54,7 @@ def walk(space: Space, names: Names, target: Target, parameters: Mapping[str, in
     ]
     if len(parts) > MOST_PIECES:
         raise DispatchError(
-            "kernel",
-            f"has {len(parts)} parts in which tensors end",
-            f"at most {MOST_PIECES}",
+            "kernel", f"has {len(parts)} parts in which tensors end", f"at most {MOST_PIECES}"
         )
     for part in parts:
         _part(names, part, target, parameters)
