@@ -273,7 +273,7 @@ h200 = Target(
         "blocks": "own",
     },
     completions=_COMPLETIONS,
-    kept=("padded", "turned"),
+    kept=("padded", "turned", "1 2 0"),
     source="measured on one H200, 2026-11; rates of single instructions in cuda/instrs.py",
 )
 
