@@ -287,13 +287,35 @@ def _apart_cells() -> Subject:
     return Subject(elementwise(shape, [operand], [result]), arrays, {"y": _wide(x) - 0.5})
 
 
-def _turned(rows: int, cols: int) -> Subject:
+def _halves_of_heads() -> Subject:
+    """Both halves of rows by angles of a slower dim: two results of one buffer, tiles of 3 dims."""
+    length, heads, half = 9, 3, 24
+    x, angles = normal(length, heads, 2 * half), normal(length, half, seed=1, dtype=np.float32)
+    strides = heads * 2 * half, 2 * half, 1
+    parts = [Operand(name, "f16", strides, at) for name, at in (("a", 0), ("b", half))]
+    outs = [Operand(name, "f16", strides, at) for name, at in (("y", 0), ("z", half))]
+    turn_by = Operand("w", "f32", (half, 0, 1))
+    sums = apply("add", X, apply("mul", Y, Z)), apply("sub", Y, apply("mul", X, Z))
+    kernel = elementwise(
+        (length, heads, half), [*parts, turn_by], list(zip(outs, sums, strict=True)),
+        wide=8, vectors=1,
+    )  # fmt: skip
+    a, b = _wide(x[..., :half]), _wide(x[..., half:])
+    w = angles[:, None].astype(np.float64)
+    arrays = {
+        "a": x[..., :half], "b": x[..., half:], "w": angles,
+        "y": np.zeros(a.shape, np.float16), "z": np.zeros(a.shape, np.float16),
+    }  # fmt: skip
+    return Subject(kernel, arrays, {"y": a + b * w, "z": b - a * w})
+
+
+def _turned(rows: int, cols: int, lanes: int = 4) -> Subject:
     x = normal(2, rows, cols).swapaxes(1, 2)
     arrays = {"x": x, "out": np.zeros((2, cols, rows), np.float16)}
     tensors = (
         Operand("x", "f16", (rows * cols, 1, cols)), Operand("out", "f16", (rows * cols, rows, 1))
     )  # fmt: skip
-    kernel = turn((2, cols, rows), [tensors[0]], [(tensors[1], X)], (1, 1))
+    kernel = turn((2, cols, rows), [tensors[0]], [(tensors[1], X)], (1, 1), lanes=lanes)
     return Subject(kernel, arrays, {"out": _wide(x)})
 
 
@@ -318,6 +340,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "swept columns": _swept_columns,
     "cells": _cells,
     "cells of rows apart": _apart_cells,
+    "halves of heads": _halves_of_heads,
     "transpose by matrices": lambda: _turned(72, 136),
+    "transpose by long rows": lambda: _turned(136, 72, 16),
     "transpose by elements": lambda: _turned(40, 33),
 }

@@ -19,7 +19,8 @@ import json
 import os
 import random
 import statistics
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -236,13 +237,15 @@ def wanted(kind: str, whole: list[Any]) -> Any:
 
 
 def part(whole: Any, cut: str, rank: int) -> Any:
-    """A rank's part of a whole tensor."""
+    """A copy of a rank's part of a whole tensor."""
+    import torch
+
     entries = cut.removeprefix("P(").removesuffix(")").split(",")
     dim = next((d for d, e in enumerate(entries) if "x" in e), None)
     if dim is None:
-        return whole
+        return whole.clone()
     n = whole.shape[dim] // 2
-    return whole.narrow(dim, rank * n, n).contiguous()
+    return whole.narrow(dim, rank * n, n).clone(memory_format=torch.contiguous_format)
 
 
 # -- timing ----------------------------------------------------------------------------------------
@@ -392,13 +395,13 @@ def measure(case: Case, folder: Path) -> Found:
     given = [part(w, cut, run.rank) for w, cut in zip(whole, case.cuts, strict=False)]
     bound, torch_s = run.bind(*given), torch_way(case.kind, given)
     meant = wanted(case.kind, whole)
-    checks = [check(case, meant, bound(), run.rank)]
+    checks = [check(case, meant, bound(), run.rank) for _ in range(2)]
     if case.kind != "sums":  # of its own data in half precision nobody's sums are exact
         checks.append(check(case, meant, torch_s(), run.rank))
     del whole, meant
     assert all(n == run.plan.n_bytes[name][run.rank] for name, n in run.sent.items())
     times = in_turns({"axe": bound, "torch": torch_s}, _of_processes())
-    return found_of(case, folder, checks, times)
+    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, [run.rank])}
 
 
 def check_moves(folder: Path, transport: str, only: list[str] | None) -> None:
@@ -458,11 +461,38 @@ def measure_peers(case: Case, folder: Path) -> Found:
     if case.kind not in ("turn", "swap"):
         ways["torch"] = one_process(case.kind, given)
         checks += [check(case, meant, y, r) for r, y in enumerate(ways["torch"]())]
-    del whole, meant
     for n in range(2):
         torch.cuda.synchronize(n)
     assert all(n == run.plan.n_bytes[name][r] for r in range(2) for name, n in run.sent[r].items())
-    return found_of(case, folder, checks, in_turns(ways, _of_devices(2)))
+    for _ in range(2):  # of the other sign, where the function is linear, and of the first again
+        for n, mine in enumerate(given):
+            mine[0].neg_()
+            torch.cuda.synchronize(n)
+        meant = -meant
+        if case.kind != "mlp":
+            checks += [check(case, meant, y, r) for r, y in enumerate(bound())]
+            for n in range(2):
+                torch.cuda.synchronize(n)
+    del whole, meant
+    times = in_turns(ways, _of_devices(2))
+    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, range(2))}
+
+
+def hosts(way: Callable[[], Any], devices: Sequence[int]) -> float:
+    """Microseconds of the host for a call, when devices are busy."""
+    import torch
+
+    for device in devices:
+        torch.cuda.synchronize(device)
+        with torch.cuda.device(device):
+            torch.cuda._sleep(50_000_000)
+    begin = time.perf_counter()
+    for _ in range(5):
+        way()
+    found = (time.perf_counter() - begin) / 5 * 1e6
+    for device in devices:
+        torch.cuda.synchronize(device)
+    return found
 
 
 def gpu(folder: Path, out: Path, only: list[str] | None, peers: bool) -> None:
@@ -484,7 +514,8 @@ def gpu(folder: Path, out: Path, only: list[str] | None, peers: bool) -> None:
             times = {k: round(v, 1) for k, v in one["us"].items()}
             ratio = f"{one['ratio']:.3f}" if one["ratio"] else "-"
             told, rate = one["predicted_us"], f"{one['gb_per_s']:.0f} GB/s"
-            said = f"predicted {told:.1f}: {told / one['us']['axe']:.2f} of it" if told else ""
+            said = f"predicted {told:.1f}: {told / one['us']['axe']:.2f} of it"
+            said += f", host {one['host_us']:.0f}"
             print(case.name, one["checks"][0], times, ratio, rate, said, flush=True)
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))

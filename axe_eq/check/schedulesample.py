@@ -120,10 +120,5 @@ def _arrival(draw: Draw, at: str, value: Term) -> str:
     return draw_layout(draw, at, _type(value))
 
 
-ARGUMENTS |= {
-    s.place: _place,
-    s.tile: _tile,
-    s.tiles: _tiles,
-    s.Load: _load,
-}
+ARGUMENTS |= {s.place: _place, s.tile: _tile, s.tiles: _tiles, s.Load: _load}
 STATED[s.arrivals] = _arrival

@@ -8,13 +8,7 @@ from typing import Any
 import click
 
 from axe_eq.cli.group import as_json_text, axe, json_option
-from axe_eq.cli.words import (
-    context_of,
-    context_options,
-    parse_integers,
-    parse_region,
-    parse_shape,
-)
+from axe_eq.cli.words import context_of, context_options, parse_integers, parse_region, parse_shape
 from axe_eq.errors import ArgumentError
 from axe_eq.files import read_text
 from axe_eq.layout import (

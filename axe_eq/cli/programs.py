@@ -96,11 +96,7 @@ def summary(exe: Any) -> dict[str, Any]:
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page of the schedule here.")
 @json_option
 def compile_command(
-    output: str | None,
-    extents: tuple[str, ...],
-    html: str | None,
-    as_json: bool,
-    **options: Any,
+    output: str | None, extents: tuple[str, ...], html: str | None, as_json: bool, **options: Any
 ) -> None:
     """Compile a function: choose its cheapest schedule."""
     wanted = parse_extents(extents)

@@ -21,15 +21,7 @@ from axe_eq.mesh.lift import Lift, Lifted, array_code
 from axe_eq.mesh.parts import Parts, parts_of
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
-from axe_eq.program.node import (
-    InputSpec,
-    Node,
-    Program,
-    input_node,
-    op_node,
-    scan_node,
-    sel_node,
-)
+from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node, scan_node, sel_node
 from axe_eq.program.traced import Traced
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import shard

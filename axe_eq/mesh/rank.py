@@ -67,7 +67,7 @@ class Host:
         """What a runner made ready."""
 
         def run(arrays: Sequence[Array], into: Sequence[Array | None]) -> Sequence[Array]:
-            found = made([np.ascontiguousarray(a) for a in arrays])
+            found = made([np.asarray(a, order="C") for a in arrays])
             for array, goal in zip(found, into, strict=True):
                 if goal is not None:
                     goal[...] = array.reshape(goal.shape)

@@ -69,10 +69,7 @@ def _run(params: Params, arrays: Sequence[Array]) -> Array:
 
 def _pull(params: Params, types: Types) -> list[list[Pull | None]]:
     axis, dims = params
-    return [
-        [None if d == axis else Pull(d) for d in range(types[0].rank)],
-        [Pull(d) for d in dims],
-    ]
+    return [[None if d == axis else Pull(d) for d in range(types[0].rank)], [Pull(d) for d in dims]]
 
 
 def _look(params: Params, types: Types) -> tuple[Look, ...]:

@@ -94,6 +94,16 @@ def interpret_graph(
         AxeError: what a kernel does wrong.
     """
     _check_orders(orders)
+    return _interpreted(graph, target, interpreter, inputs, orders)
+
+
+def _interpreted(
+    graph: ScheduleGraph,
+    target: Target,
+    interpreter: Interpreter,
+    inputs: Mapping[str, Array],
+    orders: int,
+) -> list[Array]:
     held = dict(inputs)
     for number, step in enumerate(graph.calls):
         if isinstance(step, SpmdStep):
@@ -136,7 +146,7 @@ def interpret_plan(
     def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
         def run(arrays: Sequence[Array]) -> list[Array]:
             held = dict(zip(graph.inputs, arrays, strict=True))
-            return interpret_graph(graph, target, interpreter, held, orders)
+            return _interpreted(graph, target, interpreter, held, orders)
 
         return run
 

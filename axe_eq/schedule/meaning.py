@@ -34,15 +34,7 @@ from axe_eq.program.terms import decode, operands, type_of
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.rule.term import Symbol, Term
 from axe_eq.schedule import terms as s
-from axe_eq.schedule.box import (
-    STREAM_LETTERS,
-    UNIT_LETTERS,
-    WHOLE,
-    Range,
-    letters,
-    parse,
-    ranges,
-)
+from axe_eq.schedule.box import STREAM_LETTERS, UNIT_LETTERS, WHOLE, Range, letters, parse, ranges
 from axe_eq.schedule.contents import Contents, read, write
 from axe_eq.schedule.views import is_signature, view_type
 

@@ -40,11 +40,7 @@ def fuse_adjacent(
     n: Numbers, e: Extent, s: Stride, f: Extent, u: Stride, a: Axis, r: t.IterList
 ) -> Sides:
     """(e, s@a) (f, u@a) r = (e*f, u@a) r   if s = f*u."""
-    return (
-        n.iter(e, s, a, n.iter(f, u, a, r)),
-        n.iter(n.times(e, f), u, a, r),
-        s == n.times(f, u),
-    )
+    return (n.iter(e, s, a, n.iter(f, u, a, r)), n.iter(n.times(e, f), u, a, r), s == n.times(f, u))
 
 
 @LAWS.over(source="ours: a step of nothing has no axis; Axe Definition 2.1 excludes it")

@@ -6,12 +6,7 @@ from typing import Any
 
 from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import check
-from axe_eq.layout.symbolic.shapes import (
-    perm_text,
-    read_perm,
-    read_shape,
-    shape_text,
-)
+from axe_eq.layout.symbolic.shapes import perm_text, read_perm, read_shape, shape_text
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Analysis, Term, primitive
 from axe_eq_rules import layout_map_samples as samples

@@ -34,11 +34,7 @@ PACK = Pack(
 
 
 def _normalises(
-    e: tuple[Affine, ...],
-    total: tuple[Affine, ...],
-    norm: str,
-    sig: Signature,
-    monoid: str = "+",
+    e: tuple[Affine, ...], total: tuple[Affine, ...], norm: str, sig: Signature, monoid: str = "+"
 ) -> bool:
     """Whether `total` reads the sum of e, where `e` reads it, over just the dims sig reduces."""
     t = signature(norm)

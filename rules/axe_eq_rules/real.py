@@ -19,31 +19,13 @@ from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, folding, split_text
 from axe_eq.program.signature import Signature, make, signature
-from axe_eq.program.terms import (
-    Args,
-    Cell,
-    In,
-    Nil,
-    Op,
-    Sel,
-    Sig,
-    Spec,
-    Value,
-    op,
-    sel,
-    type_of,
-)
+from axe_eq.program.terms import Args, Cell, In, Nil, Op, Sel, Sig, Spec, Value, op, sel, type_of
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Ground, Undefined, primitive
 from axe_eq_rules import masks, zeros
 from axe_eq_rules.constants import constant, constant_text, one_ring
-from axe_eq_rules.joins import (
-    along_rounding,
-    merge_of_reductions,
-    named,
-    operator_of_concat,
-)
+from axe_eq_rules.joins import along_rounding, merge_of_reductions, named, operator_of_concat
 from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
 from axe_eq_rules.split_products import product_parts, product_sample
 from axe_eq_rules.stages import (

@@ -83,15 +83,9 @@ def copied_to(arrivals: str, type: str) -> tuple[str, ...]:
     What windows, masks or reshapes read of a value in another order may be no strided part of it.
     """
     arrive = s.layouts_in(arrivals)
-    if not all(_strided(Layout.parse(text)) for text in arrive):
+    if not all(set(Layout.parse(text).axes) <= {DEFAULT_AXIS} for text in arrive):
         return ()
     return tuple(kept for kept in in_order(type) if {kept} != {*arrive})
-
-
-def _strided(layout: Layout) -> bool:
-    """Whether strides say where elements lie in memory."""
-    plain = not (layout.swizzle or layout.box or layout.replica)
-    return plain and set(layout.axes) <= {DEFAULT_AXIS}
 
 
 @primitive((STR,), (STR,))

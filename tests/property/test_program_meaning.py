@@ -115,7 +115,7 @@ REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     ),
 }
 SCANS = REDUCTIONS | {
-    "recurrence": lambda pairs: functools.reduce(lambda h, p: p[0] * h + p[1], pairs, 0.0),
+    "recurrence": lambda pairs: functools.reduce(lambda h, p: p[0] * h + p[1], pairs, 0.0)
 }
 
 

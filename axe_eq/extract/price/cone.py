@@ -82,16 +82,22 @@ class Cones:
         self._joined = 0
         self.computed = 0
 
-    def of(self, root: int, materialised: Collection[int]) -> Found:
+    def of(self, root: int, materialised: Collection[int], copied: bool = False) -> Found:
         """Cones of a root tile (computed, not loaded), and the placed classes met on the way.
 
-        An input is computed by nothing: its cones copy it from where it arrives.
+        An input is computed by nothing: its cones copy it from where it arrives. What may be
+        `copied` may be loaded from where else it is kept.
         """
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
             return [c for source, load in loads if source in self.inputs for c in load], 0
         self._members = bits(materialised) if self._remembers else 0
-        return self._compute(root, materialised, 0)
+        cones, met = self._compute(root, materialised, 0)
+        if copied:
+            loads, more = self._loads_of(root)
+            cones = cones + [c for source, load in loads if source in materialised for c in load]
+            met |= more
+        return cones, met
 
     def invalidate(self, placed: Collection[int]) -> Memo:
         """Forget what depends on these classes being materialised; returns it, for `reinstate`."""
@@ -207,7 +213,10 @@ def _united(picks: Picks, others: Iterable[Cone]) -> Picks:
 
 
 def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Cone]:
-    """`_best` of every cone with every other; only what is kept is put together."""
+    """`_best` of every cone with every other; only what is kept is put together.
+
+    There the arithmetic of two is that of each.
+    """
     pairs: dict[int, tuple[int, Cone, Cone]] = {}
     for cone, other in product(cones, others):
         tiles, marks = cone.tiles | other.tiles, cone.marks | other.marks
@@ -218,7 +227,11 @@ def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Co
             picks = {**other.picks, **cone.picks}
             if _arithmetic(picks) < _arithmetic({**rival[2].picks, **rival[1].picks}):
                 pairs[marks] = tiles, cone, other
-    smallest = sorted(pairs.items(), key=lambda item: item[1][0].bit_count())[:keep]
+    smallest = sorted(pairs.items(), key=lambda item: item[1][0].bit_count())
+    if len(smallest) > keep:
+        work = {id(c): _arithmetic(c.picks)[0] for c in (*cones, *others)}
+        least = min(smallest[keep:], key=lambda pair: sum(work[id(c)] for c in pair[1][1:]))
+        smallest = [*smallest[:keep], least]
     return [
         Cone({**other.picks, **cone.picks}, tiles, marks)
         for marks, (tiles, cone, other) in smallest
@@ -226,7 +239,11 @@ def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Co
 
 
 def _best(cones: Sequence[Cone], keep: int) -> list[Cone]:
-    """The smallest cones, of those with equal marks the one with the least arithmetic."""
+    """The smallest cones, of those with equal marks the one with the least arithmetic.
+
+    And of the others the one with the least: what merges parts is more tiles than what reads all
+    anew, and far less work.
+    """
     if len(cones) < 2:
         return list(cones)
     kept: dict[int, Cone] = {}
@@ -234,7 +251,9 @@ def _best(cones: Sequence[Cone], keep: int) -> list[Cone]:
         other = kept.setdefault(cone.marks, cone)
         if other is not cone and _arithmetic(cone.picks) < _arithmetic(other.picks):
             kept[cone.marks] = cone
-    return sorted(kept.values(), key=lambda c: c.size)[:keep]
+    found = sorted(kept.values(), key=lambda c: c.size)
+    rest = found[keep:]
+    return [*found[:keep], min(rest, key=lambda c: _arithmetic(c.picks))] if rest else found
 
 
 def _arithmetic(picks: Picks) -> tuple[float, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache, cached_property, lru_cache
 from math import gcd
+from typing import NamedTuple
 
 from axe_eq.errors import DispatchError
 from axe_eq.extract.price.cone import Picks, loop_extents, used
@@ -19,9 +20,10 @@ from axe_eq.extract.price.reductions import computed_operands, monoids, reductio
 from axe_eq.extract.read.forest import CELL, LOAD, SCAN, Choice, Forest, TileClass
 from axe_eq.extract.read.formula import formula
 from axe_eq.kernel.cells import Cell
+from axe_eq.lower.formulas import Load
 from axe_eq.lower.read import read_cone
 from axe_eq.program import places
-from axe_eq.program.ops import cell, scan
+from axe_eq.program.ops import MONOIDS, cell, scan
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import box as boxes
@@ -34,6 +36,13 @@ REMEMBERED = 4096
 def summarise(forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Summary:
     """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
     return _Figures(forest, roots, picks, stored).summary()
+
+
+class _Read(NamedTuple):
+    """Dims of the index space that a cone scans, and loads that it reads where integers say."""
+
+    scanned: int = 0
+    looked: int = 0
 
 
 class _Figures:
@@ -86,10 +95,10 @@ class _Figures:
             access(tiles[r], text, 1, False, bool(self.products))
             for r, text in zip(roots, self.stored, strict=True)
         )
-        reduced = reductions(self.forest, roots, picks)
+        reduced = reductions(self.forest, order, picks, len(roots))
         positions = self._positions()
         structured = any(c.structured for c in self.products)
-        scanned = self._scanned()
+        read, looked = self._read(), sum(bool(s.looked) for _, s in self.moves)
         return Summary(
             tuple(sorted(loop_extents(self.forest, roots, order, picks).items())),
             tuple(sorted(loads, key=_load_order)),
@@ -104,12 +113,12 @@ class _Figures:
             n_positions=positions,
             n_parts=self._parts(),
             order=_order(stores[0]),
-            unread=scanned if isinstance(scanned, str) else "",
+            unread=read if isinstance(read, str) else "",
             n_reads=self._reads() if self.moves else len(loads),
             n_outside=self._outside() if len(roots) > 1 else 0,
-            n_looked=sum(bool(s.looked) for _, s in self.moves),
+            n_looked=looked if isinstance(read, str) else max(looked, read.looked),
             n_ended=sum(s.cut is not None for _, s in self.moves),
-            n_scanned=0 if isinstance(scanned, str) else len(scanned),
+            n_scanned=0 if isinstance(read, str) else read.scanned,
             scans=self.scans,
             monoids=monoids(order, picks),
             cells=self._cells() if self.products else 0.0,
@@ -122,14 +131,27 @@ class _Figures:
     def _fed(self) -> dict[int, int]:
         """Loads that products read, each with the bytes that divide where the parts of it begin."""
         found: dict[int, int] = {}
-        for child in (c for choice in self.products for c in through_tiles(choice)):
+        for choice, child in ((p, c) for p in self.products for c in through_tiles(p)):
             (end, place), begins = self.ends[child], ANY_ALIGNMENT
+            itemsize = self.forest.tiles[end].type.itemsize
             if end != child:
-                itemsize = self.forest.tiles[end].type.itemsize
                 begins = in_bytes(place.apart, itemsize) if place else 0
+            if place and self._slides(choice, child, place.fast):
+                begins = min(begins, itemsize)
             before = found.get(end, ANY_ALIGNMENT)
             found[end] = min(before, begins) and gcd(before, begins)
         return found
+
+    def _slides(self, choice: Choice, child: int, dims: Sequence[int]) -> bool:
+        """Whether a window of an operand of a product slides along some of its dims."""
+        if not _bends(choice.text):
+            return False
+        sig = signature(choice.text)
+        extents = sig.extents([t.shape for t in self._types(choice)])
+        return any(
+            sum(extents[letter] > 1 for letter, _ in sig.operands[n][d].terms) > 1
+            for n, c in enumerate(choice.children) if c == child for d in dims
+        )  # fmt: skip
 
     def _product(self, node: TileClass, choice: Choice, times: int) -> Work:
         """The work of a sum of products; what its operands' layouts say of it is kept."""
@@ -256,16 +278,21 @@ class _Figures:
     def _types(self, choice: Choice) -> tuple[ValueType, ...]:
         return tuple(self.forest.tiles[c].type for c in choice.children)
 
-    def _scanned(self) -> frozenset[int] | str:
-        """Dims of the index space that it scans; or why strides do not describe the cone.
+    def _read(self) -> _Read | str:
+        """What formulas say beside figures; or why strides do not describe the cone.
 
         Most cones have nothing that could make it so: only where several things that would have to
         come together are there, their formulas are read.
         """
         if self._is_strided():
-            return frozenset()
+            return _Read()
         looked = any(s.looked for _, s in self.moves)
-        return _scanned_dims(self._formula, "any" if self.products and not looked else "")
+        row = "any" if self.products and not looked else ""
+        found = _read(self._formula, row)
+        if isinstance(found, str) and row:  # what no tile holds may be read element by element
+            single = _read(self._formula, "")
+            found = single if not isinstance(single, str) and single.looked else found
+        return found
 
     def _is_strided(self) -> bool:
         """Whether what a cone reads and stores is strided for certain, and nothing is scanned."""
@@ -388,12 +415,17 @@ def _bends(text: str) -> bool:
 
 
 @lru_cache(REMEMBERED)
-def _scanned_dims(cone: Formula, row: str) -> frozenset[int] | str:
-    """Dims that a cone scans; or why its formulas cannot be read."""
+def _read(cone: Formula, row: str) -> _Read | str:
+    """What a cone's formulas say; or why they cannot be read."""
     try:
-        return frozenset(p.dim for p in read_cone(cone.step(row), _first).prefixes)
+        made = read_cone(cone.step(row), _first)
     except DispatchError as error:
         return f"{error.wrong}; expected {error.expected}"
+    several = any(len(f.dims) > 1 for f in made.folds)
+    if several and any(MONOIDS[f.monoid].n_values > 1 for f in made.folds):
+        return "streams over dims in blocks; expected one stride"
+    looked = sum(isinstance(leaf, Load) and bool(leaf.looks) for leaf in made.leaves)
+    return _Read(len({p.dim for p in made.prefixes}), looked)
 
 
 def _first(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:

@@ -78,7 +78,7 @@ def lies(text: str, shape: tuple[int, ...]) -> Place | None:
         blocks = layout.group(shape).blocks
     except LayoutError:
         return None
-    if layout.swizzle:
+    if not layout.is_linear():
         return None
     kept = tuple(tuple((e, step) for e, step, _ in block if e > 1) for block in blocks)
     return Place(kept, sum(layout.offset.values()), len(layout.shard) < 2)

@@ -116,10 +116,10 @@ class Prices:
         key = _key(roots, picks, stored)
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
-            refused = (
-                self.pricer.refused(reductions(self.forest, roots, picks))
-                if self.pricer.refuses else None
-            )  # fmt: skip
+            refused = None
+            if self.pricer.refuses:
+                order = used(roots, picks)
+                refused = self.pricer.refused(reductions(self.forest, order, picks, len(roots)))
             found = (
                 _Known(None, refused) if refused
                 else self._found(roots, picks, stored, ruled_out)
@@ -176,12 +176,7 @@ class Prices:
         return kind
 
     def rule_out(
-        self,
-        roots: Sequence[int],
-        picks: Picks,
-        stored: Sequence[str],
-        way: Way,
-        reason: str,
+        self, roots: Sequence[int], picks: Picks, stored: Sequence[str], way: Way, reason: str
     ) -> Price:
         """Price a cone without a way that it cannot be built by, from now on."""
         key = _key(roots, picks, stored)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from axe_eq.extract.price.cone import Picks, used
+from axe_eq.extract.price.cone import Picks
 from axe_eq.extract.price.lying import part_of
 from axe_eq.extract.read.forest import LOAD, SCAN, Choice, Forest, TileClass
 from axe_eq.program.signature import signature
 from axe_eq.schedule.summary import Reductions
 
 
-def reductions(forest: Forest, roots: Sequence[int], picks: Picks) -> Reductions:
-    """How many reductions of every kind the tiles of a cone with these roots are."""
+def reductions(forest: Forest, order: Sequence[int], picks: Picks, results: int) -> Reductions:
+    """How many reductions of every kind the tiles of a cone of so many results are."""
     products = structured = folds = staged = 0
     scans = False
     spaces: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
-    for choice in (picks[tile] for tile in used(roots, picks)):
+    for choice in (picks[tile] for tile in order):
         scans |= choice.kind == SCAN
         if choice.product:
             products += 1
@@ -26,7 +26,7 @@ def reductions(forest: Forest, roots: Sequence[int], picks: Picks) -> Reductions
         if choice.reduces and (choice.structured or not choice.product):
             folds += not choice.product
             spaces.add(_space(forest, choice))
-    return Reductions(products, structured, folds, len(spaces), staged, scans, len(roots))
+    return Reductions(products, structured, folds, len(spaces), staged, scans, results)
 
 
 def monoids(order: Sequence[int], picks: Picks) -> tuple[str, ...]:

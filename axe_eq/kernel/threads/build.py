@@ -87,11 +87,7 @@ class ThreadBuilder(Builder):
         return self.buffer(ir.SMEM, name, dtype, shape, layout)
 
     def reg(
-        self,
-        name: str,
-        dtype: str,
-        shape: Sequence[int],
-        layout: Layout | str | Placement,
+        self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | Placement
     ) -> ir.Buffer:
         """A register tile of the issuing scope's threads."""
         thing = f"registers {name}"
@@ -311,11 +307,7 @@ class ThreadBuilder(Builder):
     # -- asynchronous primitives --
 
     def gather(
-        self,
-        dst: ir.View,
-        src: ir.View,
-        at: Sequence[tuple[int, ir.View]],
-        fill: float = 0.0,
+        self, dst: ir.View, src: ir.View, at: Sequence[tuple[int, ir.View]], fill: float = 0.0
     ) -> None:
         """Copy a part of an argument to registers, along some dims at indices in registers.
 

@@ -363,6 +363,8 @@ class Kernel(ir.Kernel):
         cluster: CTAs of one cluster.
         resident: CTAs of a unit that its registers are divided among; 0 leaves that to the
             compiler, which divides them among as many as it can.
+        streamed: names of outputs that nothing finds in a cache after the kernel: theirs are the
+            first places that caches give up.
     """
 
     n_warps: int = field(kw_only=True)
@@ -372,6 +374,7 @@ class Kernel(ir.Kernel):
     smem_bytes: int = 0
     cluster: int = 1
     resident: int = 0
+    streamed: frozenset[str] = frozenset()
     issuer: ClassVar[str] = "thread"
     issuer_numbers: ClassVar[frozenset[str]] = frozenset(v.name for v in (WARP, LANE, THREAD))
 

@@ -220,12 +220,7 @@ def _written(layout: Layout, context: Context) -> str:
     else:
         modes = [_columns(block) for block in blocks_of("cute", layout, context.shape)]
         shape, stride = (
-            (show(tuple(column)) for column in zip(*modes, strict=True))
-            if modes
-            else (
-                "()",
-                "()",
-            )
+            (show(tuple(column)) for column in zip(*modes, strict=True)) if modes else ("()", "()")
         )
     accepted = [part for sw in layout.swizzle for part in _accepted(sw)]
     swizzles = [f"Sw<{sw.bits},{sw.base},{sw.shift}>" for sw in accepted]

@@ -28,15 +28,7 @@ from axe_eq.layout.notation.sharding import (
     unused_replicas,
 )
 from axe_eq.layout.notation.spec_search import Names, find_names
-from axe_eq.layout.notation.text import (
-    Context,
-    Reader,
-    build,
-    given,
-    parse,
-    refusal,
-    refuse,
-)
+from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refusal, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
@@ -133,12 +125,7 @@ def sharded(
     used: set[str] = set()
     for name in (name for names in dims for name in names):
         if name not in mesh.shape:
-            refuse(
-                notation,
-                text,
-                f"unknown mesh dim {name!r}",
-                f"one of {', '.join(mesh.shape)}",
-            )
+            refuse(notation, text, f"unknown mesh dim {name!r}", f"one of {', '.join(mesh.shape)}")
         if name in used:
             refuse(notation, text, f"mesh dim {name!r} twice", "once")
         used.add(name)

@@ -12,15 +12,7 @@ from axe_eq.layout.algebra.composition import compose
 from axe_eq.layout.algebra.products import direct_sum, tile
 from axe_eq.layout.normal.nested_boxes import check_order
 from axe_eq.layout.symbolic import terms as t
-from axe_eq.layout.symbolic.polynomial import (
-    ONE,
-    ZERO,
-    Polynomial,
-    fraction,
-    parse,
-    poly,
-    product,
-)
+from axe_eq.layout.symbolic.polynomial import ONE, ZERO, Polynomial, fraction, parse, poly, product
 from axe_eq.layout.symbolic.shapes import (
     integers,
     read_perm,

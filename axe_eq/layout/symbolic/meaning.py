@@ -17,13 +17,7 @@ from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.normal.nested_boxes import check_order
 from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import parse
-from axe_eq.layout.symbolic.shapes import (
-    integers,
-    read_perm,
-    read_region,
-    read_shape,
-    read_spans,
-)
+from axe_eq.layout.symbolic.shapes import integers, read_perm, read_region, read_shape, read_spans
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.rule.term import Symbol, Term, postorder

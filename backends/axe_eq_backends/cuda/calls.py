@@ -44,15 +44,15 @@ def _helpers(w: Writer, *texts: str) -> None:
             w.use(name)
 
 
-def _memory(w: Writer, call: Call, op: str, space: str, at: str, constant: bool = False) -> str:
+def _memory(w: Writer, call: Call, op: str, space: str, at: str, path: str = "") -> str:
     """One load or store statement."""
     regs: Regs = call["regs"]
     if len(regs.index) * regs.buffer.itemsize < 4:
         return _part_of_word(w, regs, op, space, at)
     kind = w.register_type(regs.buffer.dtype)
     words = _words(w, regs)
-    name = prelude.access_name(op, space, len(words), kind, constant)
-    w.use(name, lambda: prelude.access(op, space, len(words), kind, constant))
+    name = prelude.access_name(op, space, len(words), kind, path)
+    w.use(name, lambda: prelude.access(op, space, len(words), kind, path))
     args = [*words, at] if op == "ld" else [at, *words]
     return f"{name}({', '.join(args)});"
 
@@ -106,21 +106,21 @@ def _move(w: Writer, regs: Regs, step: int) -> str:
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector load; registers are filled where the guard fails."""
-    constant = call["tensor"].name not in w.kernel.outputs
-    load = _inside(w, call, "ld", constant)
+    path = "nc" if call["tensor"].name not in w.kernel.outputs else ""
+    load = _inside(w, call, "ld", path)
     _guarded(w, call["guard"], load, _filled(w, call["regs"], call["fill"]))
 
 
-def _inside(w: Writer, call: Call, op: str, constant: bool = False) -> str:
+def _inside(w: Writer, call: Call, op: str, path: str) -> str:
     """A load or store of global memory, of those elements of its vector that are inside."""
     at, regs, inside = _global_address(w, call), call["regs"], call["inside"]
     if inside is None:
-        return _memory(w, call, op, "global", at, constant)
+        return _memory(w, call, op, "global", at, path)
     kind, size, words = w.register_type(regs.buffer.dtype), regs.buffer.itemsize, _words(w, regs)
 
     def accessing(words: int) -> str:
-        name = prelude.access_name(op, "global", words, kind, constant)
-        return w.use(name, lambda: prelude.access(op, "global", words, kind, constant))
+        name = prelude.access_name(op, "global", words, kind, path)
+        return w.use(name, lambda: prelude.access(op, "global", words, kind, path))
 
     whole = accessing(len(words))
     part = w.use(f"{op}_global_u{8 * size}") if size < 4 else accessing(1)
@@ -159,7 +159,8 @@ def _constant(w: Writer, dtype: str, value: float) -> str:
 
 def st_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector store."""
-    _guarded(w, call["guard"], _inside(w, call, "st"))
+    path = "cs" if call["tensor"].name in w.kernel.streamed else ""
+    _guarded(w, call["guard"], _inside(w, call, "st", path))
 
 
 def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:

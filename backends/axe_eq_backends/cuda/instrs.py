@@ -179,14 +179,7 @@ TMA = (
 )
 CP_ASYNC = (
     Instr(
-        "cp.async",
-        "copy_async",
-        (),
-        _ANY,
-        "thread",
-        "cp_async",
-        "generic",
-        limits={"bytes": 16},
+        "cp.async", "copy_async", (), _ANY, "thread", "cp_async", "generic", limits={"bytes": 16}
     ),
 )
 LOAD_STORE = tuple(

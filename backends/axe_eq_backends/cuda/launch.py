@@ -26,7 +26,7 @@ from axe_eq_backends.cuda.driver import (
     version,
 )
 from axe_eq_backends.cuda.image import Image, MapSpec, TensorSpec
-from axe_eq_backends.cuda.sizes import begins_early
+from axe_eq_backends.cuda.sizes import begins_early, begins_late
 
 _MAP_BYTES, _SLOT = 128, 64  # a parameter begins at a multiple of what tensor maps need
 _MAP_DTYPES = {
@@ -242,7 +242,8 @@ class Bound:
         self._shape = (shaped.grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
         self.is_empty = not shaped.grid
         units = attribute(device, "MULTIPROCESSOR_COUNT")
-        self._is_early = not shaped.loaded.fills_units or begins_early(shaped.grid, units)
+        few = shaped.loaded.fills_units and not begins_early(shaped.grid, units)
+        self._is_early = not few and not begins_late(shaped.grid, units)
         self._config: tuple[int, Any] = -1, None  # of the last stream
         self._params: Any = None  # of a graph's node
         self._launch = cu.cuLaunchKernelEx

@@ -85,9 +85,10 @@ FIXED: dict[str, str] = {
                "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
                "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
 }""",
-    # Another CTA waits for this to overwrite what was read here, and what CTAs fetch of each other is
-    # behind the cluster's barrier: order is needed, visibility is not. With .release.cluster and a wait .acquire.cluster
-    # every arrival waits for all writes of the thread on the whole device (MEMBAR.ALL.GPU).
+    # Another CTA waits for this to overwrite what was read here, and what CTAs fetch of each other
+    # is behind the cluster's barrier: order is needed, visibility is not. With .release.cluster and
+    # a wait .acquire.cluster every arrival waits for all writes of the thread on the whole device
+    # (MEMBAR.ALL.GPU).
     "barrier_arrive_at": DEVICE + """ void barrier_arrive_at(unsigned b, int rank) {
   asm volatile("{ .reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
                "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
@@ -347,7 +348,7 @@ def _operands(kind: str, names: Iterable[str], first: int) -> tuple[str, str]:
     return places, ", ".join(f'"{kind}"({n})' for n in names)
 
 
-def access(op: str, space: str, words: int, c_type: str, constant: bool = False) -> str:
+def access(op: str, space: str, words: int, c_type: str, path: str = "") -> str:
     """A load or store of 1, 2 or 4 registers, at most 16 bytes.
 
     Args:
@@ -355,8 +356,9 @@ def access(op: str, space: str, words: int, c_type: str, constant: bool = False)
         space: "global", "shared" or "peer", the shared memory of a CTA of the cluster.
         words: registers.
         c_type: their C type.
-        constant: the tensor is only read: its loads take the non-coherent path. Without a place in
-            L1 (L1::no_allocate) rows and transposes were 3 to 5 % slower on an H200.
+        path: of global memory. "nc": the tensor is only read; without a place in L1
+            (L1::no_allocate) rows and transposes were 3 to 5 % slower on an H200. "cs": what is
+            stored is the first that caches give up.
     """
     letter, bits, _ = _REGISTERS[c_type]
     vector = f"b{bits}" if words == 1 else f"v{words}.b{bits}"
@@ -364,18 +366,18 @@ def access(op: str, space: str, words: int, c_type: str, constant: bool = False)
     pointer = "unsigned a" if space != "global" else ("const void* a" if op == "ld" else "void* a")
     address = "l" if space == "global" else "r"
     place = {"peer": "shared::cluster"}.get(space, space)
-    path = ".nc" if constant and space == "global" else ""
-    function = access_name(op, space, words, c_type, constant)
+    where = f"{place}.{path}" if path else place
+    function = access_name(op, space, words, c_type, path)
     clobber = ' : "memory"' if space != "global" or op == "st" else ""
     if op == "ld":
         args = ", ".join(f"{c_type}& {n}" for n in names)
         places, outs = _operands(f"={letter}", names, 0)
-        form = f"ld.{place}{path}.{vector} {_braced(places, words)}, [%{words}];"
+        form = f"ld.{where}.{vector} {_braced(places, words)}, [%{words}];"
         body = f'asm volatile("{form}" : {outs} : "{address}"(a){clobber});'
         return f"{DEVICE} void {function}({args}, {pointer}) {{\n  {body}\n}}"
     args = ", ".join(f"{c_type} {n}" for n in names)
     places, ins = _operands(letter, names, 1)
-    form = f"st.{place}.{vector} [%0], {_braced(places, words)};"
+    form = f"st.{where}.{vector} [%0], {_braced(places, words)};"
     body = f'asm volatile("{form}" :: "{address}"(a), {ins}{clobber});'
     return f"{DEVICE} void {function}({pointer}, {args}) {{\n  {body}\n}}"
 
@@ -415,11 +417,10 @@ def first_elements(name: str, op: str, words: int, c_type: str, whole: str, part
     return f"{DEVICE} void {name}({given}) {{\n{body}}}"
 
 
-def access_name(op: str, space: str, words: int, c_type: str, constant: bool = False) -> str:
+def access_name(op: str, space: str, words: int, c_type: str, path: str = "") -> str:
     """The name of `access`'s function."""
     kind = _REGISTERS[c_type][2]
-    path = "_nc" if constant and op == "ld" and space == "global" else ""
-    return f"{op}_{space}{'' if words == 1 else f'_v{words}'}{kind}{path}"
+    return f"{op}_{space}{'' if words == 1 else f'_v{words}'}{kind}{f'_{path}' if path else ''}"
 
 
 def _braced(places: str, words: int) -> str:

@@ -18,6 +18,7 @@ from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.lane_price import (
+    LINE_BYTES,
     SECTOR_BYTES,
     Tensors,
     chained,
@@ -40,12 +41,7 @@ from axe_eq_backends.cuda.schedules.rows import (
     vectors_of,
     warps_of,
 )
-from axe_eq_backends.cuda.schedules.sweeps import (
-    SweepTiling,
-    registers_of_sweep,
-    sweep,
-    sweeps_of,
-)
+from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, registers_of_sweep, sweep, sweeps_of
 from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
@@ -59,7 +55,7 @@ from axe_eq_backends.cuda.schedules.tensors import (
 
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
-LINE_BYTES, SHORT = 128, 0.04
+SHORT = 0.04
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
@@ -121,10 +117,7 @@ def _read(cone: Cone, names: Names) -> Problem:
 
 
 def _reduction(
-    fold: Fold,
-    known: Mapping[int, Cell],
-    reductions: list[Reduction],
-    operands: Sequence[Operand],
+    fold: Fold, known: Mapping[int, Cell], reductions: list[Reduction], operands: Sequence[Operand]
 ) -> Cell:
     """Add a fold's reductions, one or those of a structured monoid; its value as a cell."""
     cell, declared = substituted(fold.cell, known), MONOIDS[fold.monoid]
@@ -341,7 +334,9 @@ class Sweeps:
         """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
         p, found = self.problem, list[Candidate]()
         along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
-        vector = widest(target, self._read or p.operands, along)
+        # Single elements of vectors, each on its own, are what stores give least of memory for.
+        stored = [o for o, _ in p.outputs if self.fast and o.strides[-1]]
+        vector = widest(target, [*(self._read or p.operands), *stored], along)
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
             for threads in self._threads(target, WARP * warps, most, vector):
@@ -400,7 +395,7 @@ class Sweeps:
         said = partial(
             self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
             passes=passes, padded=padded, loss=loss, missed=missed,
-            wide=tiling.wide if self.fast else 0,
+            wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
         )  # fmt: skip
         if steps == 1:  # as rows in registers
             own = self.tensors.flops / prod(p.shape)

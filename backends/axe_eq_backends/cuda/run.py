@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.program.types import Array
 from axe_eq.run.arrays import on_device
+from axe_eq_backends.cuda import driver
 from axe_eq_backends.cuda.arrays import (
     DeviceArray,
     Dlpack,
@@ -23,15 +24,6 @@ from axe_eq_backends.cuda.arrays import (
     library_of,
 )
 from axe_eq_backends.cuda.code import Code, Port
-from axe_eq_backends.cuda.driver import (
-    Memory,
-    capability,
-    copy_within,
-    default_device,
-    device_name,
-    on,
-    upload,
-)
 from axe_eq_backends.cuda.prepared import OnDevice
 
 if TYPE_CHECKING:
@@ -100,7 +92,9 @@ class CudaRunner:
     def present(self, target: Target) -> bool:
         """Whether the current device, else the first, is this machine."""
         try:
-            return capability(default_device()) == target.limits.get("compute_capability")
+            return driver.capability(driver.default_device()) == target.limits.get(
+                "compute_capability"
+            )
         except DeviceError:
             return False
 
@@ -121,7 +115,7 @@ class CudaRunner:
 
     def device(self) -> str:
         """The name of the device that arrays of the host are brought to."""
-        return device_name(default_device())
+        return driver.device_name(driver.default_device())
 
     def timed(self, graph: ScheduleGraph, target: Target, budget_s: float) -> list[float]:
         """Seconds of a call, of every round; see `axe_eq.run.timing.timed`.
@@ -176,14 +170,14 @@ class Program:
         Raises:
             ArgumentError: arrays of another number, type or shape.
         """
-        there = self.on(default_device())
+        there = self.on(driver.default_device())
         names = [*self.code.inputs, *self.code.constants]
         _check_count(arrays, names)
-        with on(there.device):
-            held = {name: Memory(port.n_bytes) for name, port in self.code.ports.items()}
+        with driver.on(there.device):
+            held = {name: driver.Memory(port.n_bytes) for name, port in self.code.ports.items()}
             for name, array in zip(names, arrays, strict=True):
                 port = self.code.ports[name]
-                upload(held[name].pointer, flat(port, array), f"argument {name!r}")
+                driver.upload(held[name].pointer, flat(port, array), f"argument {name!r}")
             there.run(tuple(m.pointer for m in held.values()), 0)
             return [fetched(self.code.ports[n], held[n].pointer) for n in self.code.outputs]
 
@@ -203,9 +197,7 @@ class Program:
             ArgumentError: arrays of another number, type, shape, strides or device.
         """
         library, there, given, copies = self._given(arrays)
-        wanted = self.code.wanted(into)
-        made = [library.make(self.code.ports[n]) if a is None else a
-                for n, a in zip(self.code.made, wanted, strict=True)]  # fmt: skip
+        made = self._made(library, into)
         for copy in copies:
             copy.run()
         there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
@@ -214,14 +206,20 @@ class Program:
             self.quick = _torch_quick(there, library, given[len(self.code.inputs) :])
         return self._results(arrays, [library.handed(a) for a in made])
 
-    def bind(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
+    def bind(
+        self, arrays: Sequence[Any], into: Sequence[Any] = ()
+    ) -> tuple[Callable[[], None], Sequence[Any]]:
         """A prepared call on these arrays, and the arrays that it writes every time.
+
+        Args:
+            arrays: as for `call`.
+            into: as for `call`.
 
         Raises:
             ArgumentError: as `call`.
         """
         library, there, given, copies = self._given(arrays)
-        made = [library.make(self.code.ports[n]) for n in self.code.made]
+        made = self._made(library, into)
         pointers = (*given, *(library.read(a).pointer for a in made))
         launch = there.prepared(pointers, library, (arrays, made, copies))
         if copies:
@@ -248,6 +246,12 @@ class Program:
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
+        for port in self.code.ports.values():
+            if port.lies and port.name not in self.code.constants:
+                raise ArgumentError(
+                    f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
+                    "arrays of the host, which calls lay out so",
+                )  # fmt: skip
         first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
         library = library_of(arrays[first])
         # An array of another library is met through DLPack, which orders the streams of the two.
@@ -271,6 +275,11 @@ class Program:
         constants = zip(self.code.constants, arrays[n:], strict=True)
         found += [there.constant(name, a) for name, a in constants]
         return library, there, found, copies
+
+    def _made(self, library: Library, into: Sequence[Any]) -> list[Any]:
+        """Arrays for the outputs that are made: new ones, but where they are given."""
+        goals = zip(self.code.made, self.code.wanted(into), strict=True)
+        return [library.make(self.code.ports[n]) if a is None else a for n, a in goals]
 
     def _results(self, arrays: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """Outputs in order: those that were made, and inputs that are outputs."""
@@ -339,8 +348,10 @@ class Copy:
     def run(self) -> None:
         """Copy what the array holds then, on the stream the library is on."""
         what = f"a copy of argument {self._port.name!r}"
-        with on(self._device):
-            copy_within(self.made.pointer, self._source, self._port.n_bytes, self._stream(), what)
+        with driver.on(self._device):
+            driver.copy_within(
+                self.made.pointer, self._source, self._port.n_bytes, self._stream(), what
+            )
 
 
 def _after(copies: Sequence[Copy], launch: Callable[[], None]) -> Callable[[], None]:

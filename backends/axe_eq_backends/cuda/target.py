@@ -99,7 +99,8 @@ _CHOICES = {
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
     "turn_reading": (1, 2),  # warps along the dim that is read
-    "turn_writing": (1, 4),
+    "turn_writing": (1, 2, 4, 8),
+    "turn_lanes": (4, 8, 16),  # of a warp along the dim that is written
     "scan_threads": _powers(1024),  # along the scanned dim
     "scan_held": (1, 2, 3, 4, 6, 8, 12, 16),  # of a thread
 }
@@ -109,11 +110,22 @@ _FIGURES = {
     # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
     # from it, so at least 2.1; 3 fits.
     "l2_over_memory": 3.0,
+    # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
+    # of memory: second stages of sums of 1 to 30 KB.
+    "little": 1 / 64,
+    "l2_latency": 0.4,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
     # to 24 KB, the most that was measured.
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
     "ask_s": 2.6e-9,
+    # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
+    # of f16[8,96,112,112] by vectors of 2, 4 and 8.
+    "ask_line": 0.15,
+    # Loss of a relayout per halving of what a warp reads at once below a line, and where rows of
+    # results begin inside sectors, of one that a warp splits: 24 tiles of seven turns.
+    "short_run": 0.04,
+    "split_sector": 0.6,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
     # Bytes of L2's rate that a byte of a sector takes of which little is used.
@@ -183,8 +195,8 @@ _FIGURES = {
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
-    "add_sums_s": 1.3e-6,
-    "add_sums_bytes_per_s": 55e9,
+    "add_sums_s": 0.9e-6,
+    "add_sums_bytes_per_s": 40e9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.4": 120,
@@ -205,6 +217,8 @@ _FIGURES = {
     "small_tile.mma.bf16": 0.42,
     "small_tile.mma.f64": 0.2,
     "small_tile.fma.f32": 0.22,
+    # What products in registers take beside their steps.
+    "register_begin_s": 1.9e-6,
     # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a
     # unit runs side by side.
     "read_step_s": 0.48e-6,
@@ -222,9 +236,10 @@ _FIGURES = {
 }
 
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
-# all-gathers of 1, 64 and 512 MiB per rank on two H200 joined by NV18 (2026-11-24, driver of CUDA
-# 13; 20.2, 195 and 1407 us), to 3 %. A copy alone takes 2.3 us and as many bytes a second.
-PEERS_LINK = Link(383e9, 18e-6, "NVLink", beside=True)
+# all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
+# driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
+# alone takes 2.3 us and as many bytes a second.
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True)
 # The same by the all-gather of NCCL 2.28.9, 1 to 512 MiB in the same run (17.0 to 1999 us), to
 # 13 %: for plans that run on the transport "nccl", `h200.replace(links=(NCCL_LINK,))`.
 NCCL_LINK = Link(255e9, 15e-6, "NCCL", beside=True)

@@ -19,8 +19,6 @@ class Way(Protocol):
 
     Attributes:
         names: of its parameters; no two kinds have the same.
-
-    One with `extra` has parameters that all its candidates have, with their values.
     """
 
     @property
@@ -74,8 +72,7 @@ def written(cone: Cone, parameters: Mapping[str, int]) -> tuple[ir.Kernel, Mappi
     """
     found, buffers = ways_of(cone)
     for way in found:
-        fixed = getattr(way, "extra", ())
-        if way.names == parameters.keys() and all(parameters[n] == v for n, v in fixed):
+        if way.names == parameters.keys():
             return way.kernel(parameters, cone.name), buffers
     known = "; ".join(" ".join(sorted(way.names)) for way in found)
     raise cone.refuse(f"is to be written by {' '.join(parameters) or 'nothing'}", known)

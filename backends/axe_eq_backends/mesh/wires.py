@@ -80,10 +80,17 @@ class Wire:
 
     def payload(self, dst: int, reads: Sequence[Any]) -> Any:
         """What is sent to a rank: where it lies if that is dense, else packed."""
-        parts = [p.source.read(reads[p.leaf]) for p in self.out[dst]]
-        if len(parts) == 1:
-            return parts[0].reshape(-1)
-        return self.arrays.torch.cat([p.reshape(-1) for p in parts])
+        parts = self.out[dst]
+        if len(parts) == 1 and parts[0].source.is_dense:
+            return parts[0].source.read(reads[parts[0].leaf])
+        packed = self.arrays.empty(sum(p.source.size for p in parts), self.dtype)
+        cat = self.arrays.torch.cat
+
+        def pack() -> None:
+            cat([p.source.read(reads[p.leaf]).reshape(-1) for p in parts], out=packed)
+
+        self.arrays.do(pack)
+        return packed
 
     def landing(self, src: int, memory: Any) -> Any:
         """Where what a rank sends arrives: where it is stored if that is dense, else a buffer."""

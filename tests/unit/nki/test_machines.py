@@ -15,10 +15,10 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, apply, arg
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr, Target
-from axe_eq_backends.nki.cost import priced
+from axe_eq_backends.nki.cost import MOST_BLOCKS, priced
 from axe_eq_backends.nki.planning import plan
 from axe_eq_backends.nki.schedules.contraction import Contraction, contraction
-from axe_eq_backends.nki.schedules.gemm import sizes
+from axe_eq_backends.nki.schedules.gemm import banks, sizes
 from axe_eq_backends.nki.space import Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2, trn3
 from tests.unit.nki.levels import gemm, walk
@@ -56,6 +56,15 @@ def test_a_slower_dma_takes_blocks_that_read_less() -> None:
     read = [m * k * n // x["cols"] + n * k * -(-m // x["rows"]) for x in chosen]
     assert chosen[0] != chosen[1]
     assert read[1] < read[0]
+
+
+def test_half_of_psum_adds_sums_up_in_sbuf() -> None:
+    c, half = product(512, 1024, 8192), trn1.replace(psum=trn1.memory("psum").n_bytes // 2)
+    whole, less = (best(c, t, MOST_BLOCKS) for t in (trn1, half))
+    assert banks(whole["rows"], whole["cols"], c, trn1) == 8
+    assert (whole["held"], less["held"]) == (1, 0)
+    times = [plan(gemm(c, "k", trn1, sizes_)[0], trn1).time_s for sizes_ in (whole, less)]
+    assert times[0] < times[1]
 
 
 def test_a_smaller_bank_takes_narrower_sums() -> None:

@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import (
-    Env,
-    GlobalTensor,
-    Ints,
-    KernelFault,
-    Watch,
-    bind,
-    unwatched,
-)
+from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault, Watch, bind, unwatched
 from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned

@@ -37,14 +37,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.contraction import banded, digits
-from axe_eq_backends.cuda.schedules.ragged import (
-    PART_ROWS,
-    PERIOD_ROWS,
-    End,
-    Side,
-    ends,
-    tail_of,
-)
+from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS, End, Side, ends, tail_of
 from axe_eq_backends.cuda.schedules.tiling import (
     DEFAULT,
     PARAMETERS,

@@ -21,8 +21,9 @@ from axe_eq_backends.cuda.schedules.tensors import Operand, Space, run_vector, t
 
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS, HALF_REGISTERS = 65536, 255, 128
-# Registers of a thread beside its part of a row: addresses, row values, temporaries.
-OTHER_REGISTERS, FEW_REGISTERS = 28, 22
+# Registers of a thread beside its part of a row: addresses, row values, temporaries. Threads that
+# hold more than 32 elements take one more for each of the others (NVRTC 13, 60 kernels).
+OTHER_REGISTERS, FEW_REGISTERS, MANY = 20, 22, 32
 
 
 def reduce_rows(
@@ -74,7 +75,7 @@ def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int]
         return sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
 
     def enough(held: int) -> int:
-        return loaded(held) + held * words + min(held, 16) + OTHER_REGISTERS
+        return loaded(held) + held * words + max(0, held - MANY) + OTHER_REGISTERS
 
     def taken(held: int) -> int:
         return max(loaded(held), held * min(words, 1)) + FEW_REGISTERS

@@ -15,16 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 
-from axe_eq.kernel.cells import (
-    IDENTITY,
-    Apply,
-    Cell,
-    Constant,
-    apply,
-    arg,
-    substituted,
-    used,
-)  # fmt: skip
+from axe_eq.kernel.cells import IDENTITY, Apply, Cell, Constant, apply, arg, substituted, used
 from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, bounds, ceil_div
 from axe_eq.kernel.structured import ONLINE
@@ -33,11 +24,11 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.schedules.rows import OTHER_REGISTERS
 from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, unit_of
 from axe_eq_backends.cuda.schedules.tensors import Operand, Space, mapped, with_looks
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
+OTHER_REGISTERS = 28  # of a thread: addresses, values of rows, temporaries
 
 
 @dataclass(frozen=True)
@@ -93,14 +84,15 @@ def registers_of_sweep(
 ) -> int:
     """Registers of a thread: a chunk of every operand, running values, and what a tile computes.
 
-    A read of less than 4 bytes takes a register while it is on its way; what stays is packed.
+    A read of less than 4 bytes takes a register while it is on its way; what stays is packed, but
+    for what is computed of several operands, which is kept.
     """
-    read = 0
+    read, several = 0, sum(o.varies(-1) for o in operands) > 1
     for o in operands:
         size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) else 1
         least = -(-tiling.wide * vectors * size // 4)
         read += least if stays else max(least, vectors * -(-tiling.wide * size // 4))
-    held = tiling.wide * tiling.vectors if rescaled else 0
+    held = tiling.wide * tiling.vectors if rescaled or (stays and several) else 0
     return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
 

@@ -19,7 +19,7 @@ from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, Space
 
-LANES = (8, 4)  # of a warp along the operands' dim and along the results'
+WARP = 32
 SMALL = (1, 1)  # warps of the smallest CTA, along both
 ELEMENT_WARPS, ELEMENT_SIDE = 4, 32
 
@@ -31,6 +31,7 @@ def turn(
     warps: tuple[int, int],
     name: str = "turn",
     side: int | None = None,
+    lanes: int = 4,
 ) -> ir.Kernel:
     """The kernel that computes every output's cell over the operands at every index.
 
@@ -43,9 +44,10 @@ def turn(
         name: of the kernel.
         side: elements of a vector; by default as many as blocks may have. 1 turns single elements
             through shared memory, on 4 warps.
+        lanes: of a warp along the results' dim; the others lie along the operands'.
     """
     side = side or block_side(shape, [*operands, *(o for o, _ in outputs)])
-    return _Turn(shape, operands, outputs, warps, side, name).write()
+    return _Turn(shape, operands, outputs, warps, side, name, lanes).write()
 
 
 def block_side(
@@ -56,11 +58,11 @@ def block_side(
     return gcd(max(1, n_bytes // min(sizes)), shape[-1], shape[-2])
 
 
-def tile_of(side: int, warps: tuple[int, int]) -> tuple[int, int]:
+def tile_of(side: int, warps: tuple[int, int], lanes: int) -> tuple[int, int]:
     """Elements of a tile along the operands' dim and along the results'."""
     if side == 1:
         return ELEMENT_SIDE, ELEMENT_SIDE
-    return warps[0] * LANES[0] * side, warps[1] * LANES[1] * side
+    return warps[0] * WARP // lanes * side, warps[1] * lanes * side
 
 
 class _Turn:
@@ -78,12 +80,13 @@ class _Turn:
         warps: tuple[int, int],
         side: int,
         name: str,
+        lanes: int,
     ) -> None:
-        self.operands, self.outputs, self.tile = operands, outputs, tile_of(side, warps)
+        self.operands, self.outputs, self.tile = operands, outputs, tile_of(side, warps, lanes)
         n_warps = warps[0] * warps[1] if side > 1 else ELEMENT_WARPS
         self.k = k = ThreadBuilder(name, n_warps)
         self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
-        layouts = _of_blocks(warps, side) if side > 1 else _of_elements()
+        layouts = _of_blocks(warps, side, lanes) if side > 1 else _of_elements()
         self.like = {
             along: k.reg(f"like{along}", "f32", self.tile, layout)
             for along, layout in enumerate(layouts)
@@ -125,9 +128,9 @@ class _Turn:
         return padded.all
 
 
-def _of_blocks(warps: tuple[int, int], side: int) -> list[Layout]:
+def _of_blocks(warps: tuple[int, int], side: int, lanes: int) -> list[Layout]:
     """Blocks that are turned in registers, read along their first dim and along their last."""
-    (slow, fast), (lanes_a, lanes_b) = warps, LANES
+    (slow, fast), (lanes_a, lanes_b) = warps, (WARP // lanes, lanes)
     rows = (slow, 32 * fast, "tx"), (lanes_a, 1, "tx")
     cols = (fast, 32, "tx"), (lanes_b, lanes_a, "tx")
     shards = ([*rows, (side, a, "reg"), *cols, (side, b, "reg")] for a, b in ((1, side), (side, 1)))
