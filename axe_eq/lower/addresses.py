@@ -98,9 +98,7 @@ def redigited(digits: Sequence[Digit], extents: Sequence[int]) -> list[Digit]:
     return found[::-1]
 
 
-def _boxes(
-    layout: Layout,
-) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+def _boxes(layout: Layout) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
     """Boxes, what they are padded to, and how dims are reordered before, outermost first."""
     if layout.box is None or layout.padded is None:
         return []
