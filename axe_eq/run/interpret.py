@@ -7,7 +7,7 @@ of its buffers, races and stray accesses included; see `axe_eq.kernel.threads.in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Interpreter(Protocol):
 
     def run(
         self,
-        step: KernelStep | MoveStep | Launch,
+        step: Any,
         graph: ScheduleGraph,
         target: Target,
         arrays: Mapping[str, Array],
@@ -38,7 +38,7 @@ class Interpreter(Protocol):
         """Lower one call and run it.
 
         Args:
-            step: a kernel or a move; a launch, where the family's emitter joins kernels.
+            step: a `KernelStep` or `MoveStep`; a `Launch`, where the family joins kernels.
             graph: the schedule graph that it stands in.
             target: the machine.
             arrays: the value of every buffer that it reads, in its logical shape.
