@@ -19,7 +19,7 @@ from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, used
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.lower.addresses import elements_of, looks_of
-from axe_eq.lower.blocks import Raw, cut
+from axe_eq.lower.cutting import Raw, cut
 from axe_eq.lower.formulas import Cone, Fold, Looked, Position, Prefix
 from axe_eq.pack import schedule_named
 from axe_eq.program import gathers, ops, places

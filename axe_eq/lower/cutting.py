@@ -1,4 +1,4 @@
-"""Index spaces cut where tensors' blocks end, so that every dim has one stride in each tensor."""
+"""Index spaces cut where blocks of tensors end, so that every tensor has one stride per dim."""
 
 from __future__ import annotations
 
