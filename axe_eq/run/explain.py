@@ -39,11 +39,7 @@ def total_cost(graph: ScheduleGraph, target: Target) -> Costs:
 
 
 def explain(
-    graph: ScheduleGraph,
-    target: Target,
-    found: Any,
-    matches: Mapping[str, int],
-    numerics: str,
+    graph: ScheduleGraph, target: Target, found: Any, matches: Mapping[str, int], numerics: str
 ) -> str:
     """The explanation as text for a terminal.
 

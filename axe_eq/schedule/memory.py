@@ -124,15 +124,20 @@ def lifetimes(graph: ScheduleGraph) -> tuple[Lifetime, ...]:
 
 
 def stored_bytes(graph: ScheduleGraph) -> int:
-    """Most bytes of temporaries and outputs that are alive at once: outputs stay once written."""
+    """Most bytes of temporaries and outputs that are alive at once: outputs stay once written.
+
+    Memory that several buffers of a mesh lie in counts from when all of it is written.
+    """
     accesses = [graph.accesses(call) for call in graph.calls]
     last = {read.buffer: n for n, (reads, _) in enumerate(accesses) for read in reads}
     alive = peak = 0
     for number, (_, writes) in enumerate(accesses):
-        written = [graph.buffers[w.buffer] for w in writes]
+        written = [b for w in writes if not (b := graph.buffers[w.buffer]).within]
         alive += sum(map(buffer_bytes, written))
         peak = max(peak, alive)
-        done = [graph.buffers[name] for name, n in last.items() if n == number]
+        done = [
+            b for name, n in last.items() if n == number and not (b := graph.buffers[name]).within
+        ]
         unread = [b for b in written if b.name not in last]
         alive -= sum(buffer_bytes(b) for b in (*done, *unread) if b.role == "temporary")
     return peak

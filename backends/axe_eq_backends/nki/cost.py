@@ -121,6 +121,14 @@ def _priced(
     return tuple(found)
 
 
+def _cone(step: KernelStep) -> Cone:
+    """The formulas of a kernel that returns what it writes."""
+    from axe_eq_backends.nki.lower import check_results
+
+    check_results(step)
+    return read_cone(step)
+
+
 def _read(cone: Cone, schedule: str) -> Any:
     """What a schedule reads of a cone."""
     from axe_eq_backends.nki.lower import READS
@@ -193,7 +201,7 @@ class Tiles:
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Ways to fill partitions, and tiles."""
-        cone = read_cone(step)
+        cone = _cone(step)
         space = _read(cone, self.name)
         return priced(cone, space, self.name, target, self._offered(space, target))
 
@@ -229,7 +237,7 @@ class TensorEngine:
         """Blocks of rows, columns and depth."""
         from axe_eq_backends.nki.schedules.gemm import sizes
 
-        cone = read_cone(step)
+        cone = _cone(step)
         problem = _read(cone, self.name)
         return priced(cone, problem, self.name, target, sizes(problem, target)[:MOST_BLOCKS])
 
@@ -255,7 +263,7 @@ class Stream:
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Chunks of the streamed dim, whose operands stay in SBUF or are read for every block."""
-        cone = read_cone(step)
+        cone = _cone(step)
         problem = _read(cone, self.name)
         length = problem.scores.extent(problem.scores.n)
         chunks = _up_to(target.sizes("stream_chunk"), length)[-MOST_CHUNKS:]

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from axe_eq.errors import ScheduleError, said
+from axe_eq.errors import DispatchError, ScheduleError, said
 from axe_eq.kernel import ir
 from axe_eq.kernel.placement import number, of_layout
 from axe_eq.layout import Layout
 from axe_eq.lower.formulas import Cone
 from axe_eq.lower.read import as_kernel, own_lowering, read_cone
 from axe_eq.pack import ask_schedule
+from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
@@ -137,6 +138,19 @@ def stage_of(step: KernelStep, cone: Cone) -> Stage:
     return Stage(step.schedule, READS[step.schedule](cone), step.parameters)
 
 
+def check_results(step: KernelStep) -> None:
+    """Refuse results that have gaps: a kernel returns all of a tensor that it wrote.
+
+    Raises:
+        DispatchError: the first of them.
+    """
+    for root, result in zip(step.roots, step.writes, strict=True):
+        size, held = value_type(step.nodes[root].type).size, buffer_elements(result.layout)
+        if held > size:
+            wrong = f"lies in {result.layout}, {held} elements for {size}"
+            raise DispatchError(f"result of kernel {step.name}", wrong, "a layout without gaps")
+
+
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
     """The kernel of one step: its schedule's own where that writes one.
 
@@ -156,6 +170,7 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         from axe_eq_backends.nki.cost import cheapest
 
         step = replace(step, parameters=cheapest(step, target))
+    check_results(step)
     cone = read_cone(step)
     try:
         return Lowered(*written([stage_of(step, cone)], step.name, target))
@@ -189,9 +204,11 @@ def near_ways(
 ) -> list[Near]:
     """Ways in which a value may lie in SBUF between these steps; none where it is not dense."""
     held = graph.buffers[buffer]
-    of = held.value_type
-    blocks = of_layout(Layout.parse(held.layout), of.shape).blocks
-    if buffer_elements(held.layout) != of.size or any(len(b) > 1 for b in blocks):
+    of, layout = held.value_type, Layout.parse(held.layout)
+    if buffer_elements(held.layout) != of.size or not layout.is_linear():
+        return []
+    blocks = of_layout(layout, of.shape).blocks
+    if any(len(b) > 1 for b in blocks):
         return []
     strides = [number(b[0].stride) if b else 1 for b in blocks]
     names = {s.name for s in steps}

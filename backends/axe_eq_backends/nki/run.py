@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axe_eq.errors import ArgumentError
+from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph
     from axe_eq.target import Target
 
-FORMAT = 2
+FORMAT = 3
 
 
 class NkiEmitter:
@@ -150,18 +151,9 @@ class Program:
         return [_value(held[n], data["types"][n], data["elements"][n]) for n in data["outputs"]]
 
 
-Elements = Sequence[Sequence[int]]  # (extent, stride) per dim of a value in its flat memory
-
-
 def _offsets(of: ValueType, elements: Mapping[str, Any]) -> Any:
     """Element of every index of a value."""
-    at = np.asarray(elements["offset"])
-    for block in elements["blocks"]:
-        line = np.zeros(1, np.int64)
-        for extent, stride in block:
-            line = (line[:, None] + np.arange(extent) * stride).ravel()
-        at = at[..., None] + line
-    return at.reshape(of.shape)
+    return Layout.parse(elements["layout"]).table("m").reshape(of.shape)
 
 
 def flat(array: Array, type_: str, elements: Mapping[str, Any]) -> Array:

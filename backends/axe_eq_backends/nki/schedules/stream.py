@@ -128,6 +128,8 @@ def apart(space: Space, n: int) -> Space:
     outside = set[int]().union(*(used(c) for c in (*rest, *(c for _, c in space.results))))
     if inside & outside:
         raise DispatchError("stream", "reads a tensor inside and outside of a sum", "one of them")
+    if len(shared) > 1:
+        raise DispatchError("stream", "reduces dims that results have in blocks", "one dim")
     (dim,) = shared
 
     def moved(t: Tensor, own: bool) -> Tensor:

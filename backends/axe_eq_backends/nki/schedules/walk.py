@@ -17,6 +17,7 @@ from axe_eq.kernel.expr import Int
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
+from axe_eq_backends.nki.ruled import ruled
 from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor, cut, restricted, size, split
 from axe_eq_backends.nki.tile import Tile, loaded
@@ -46,12 +47,14 @@ def walk(space: Space, names: Names, target: Target, parameters: Mapping[str, in
     Raises:
         DispatchError: something that no instruction computes.
     """
-    parts = cut(space, [d for d in space.dims if d not in space.reduced])
+    parts = [
+        part
+        for ruled_ in ruled(space, MOST_PIECES)
+        for part in cut(ruled_, [d for d in ruled_.dims if d not in ruled_.reduced])
+    ]
     if len(parts) > MOST_PIECES:
         raise DispatchError(
-            "kernel",
-            f"has {len(parts)} parts in which tensors end",
-            f"at most {MOST_PIECES}",
+            "kernel", f"has {len(parts)} parts in which tensors end", f"at most {MOST_PIECES}"
         )
     for part in parts:
         _part(names, part, target, parameters)
