@@ -345,6 +345,7 @@ class Executable(Compiled):
     def source(self) -> dict[str, str]:
         """Kernel name -> emitted text; empty for a target that runs schedules without any.
 
+        Kernels that run in one call (`schedule.graph.launches`) are one text, by the call's name.
         On a mesh names begin with that of the plan's step, as "k1.k0_mul".
 
         Raises:
