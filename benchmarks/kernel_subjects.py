@@ -123,6 +123,15 @@ def _clustered_product() -> Subject:
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
 
 
+def _split_product() -> Subject:
+    """Two CTAs of a cluster share the steps of one tile: an odd number, the last one a tail."""
+    m, n, k = 64, 32, 152
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
 def _streaming(m: int, s: int, e: int, q: int, tiling: stream.Tiling) -> Subject:
     """Softmax-weighted values, and a residual; the last chunk has a tail."""
     scale = 3.0
@@ -325,6 +334,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "unaligned product": _unaligned_product,
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
+    "split product": _split_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(

@@ -237,13 +237,15 @@ def wanted(kind: str, whole: list[Any]) -> Any:
 
 
 def part(whole: Any, cut: str, rank: int) -> Any:
-    """A rank's part of a whole tensor."""
+    """A copy of a rank's part of a whole tensor."""
+    import torch
+
     entries = cut.removeprefix("P(").removesuffix(")").split(",")
     dim = next((d for d, e in enumerate(entries) if "x" in e), None)
     if dim is None:
-        return whole
+        return whole.clone()
     n = whole.shape[dim] // 2
-    return whole.narrow(dim, rank * n, n).contiguous()
+    return whole.narrow(dim, rank * n, n).clone(memory_format=torch.contiguous_format)
 
 
 # -- timing ----------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from math import prod
 from typing import Any
 
 from axe_eq.check.lawkinds import Misfit, fits, operand_kinds
-from axe_eq.check.lawpattern import listed, listing, names_in
 from axe_eq.check.scansample import draw_scan, scanned_kinds
 from axe_eq.check.schedulesample import ARGUMENTS, Fact, draw_facts, stating
 from axe_eq.check.selsample import sample_selector, shapes_for
+from axe_eq.egraph.compile import variables_in
 from axe_eq.errors import AxeError
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.terms import LAYOUT, encode
@@ -25,7 +25,20 @@ from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text
 from axe_eq.program.sigalg import elementwise
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
-from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Scan, Sel, op, operands, type_of
+from axe_eq.program.terms import (
+    ARGS,
+    VALUE,
+    Cons,
+    In,
+    Op,
+    Scan,
+    Sel,
+    args,
+    op,
+    operands,
+    sel,
+    type_of,
+)
 from axe_eq.program.types import DTYPES, ValueType, held, value_type
 from axe_eq.rule.law import Instance, Law, Pattern
 from axe_eq.rule.term import INT, STR, Expr, Ground, Sort, Term, Undefined, Var
@@ -142,7 +155,7 @@ class Maker:
         of = pattern.args[0]
         is_new = self.is_free(of)
         # Where the operands speak of a signature, it must be there before them.
-        first = not is_new or of.name in names_in(pattern.args[2])
+        first = not is_new or of.name in variables_in(pattern.args[2])
         if is_new:
             given = [None] * len(parts) if first else parts
             sig, terms = self.new_signature(declared, given, wanted, shape, at)
@@ -169,16 +182,10 @@ class Maker:
 
     def close(self, terms: Sequence[Term], n: int, rest: Any) -> Term:
         """The operand list; binds the operand-list parameter."""
-        if rest is None:
-            tail = Nil()
-        else:
-            tail = listing(terms[n:])
-            if self.bound.setdefault(rest.name, tail) is not tail:
-                raise Misfit
-        result = tail
-        for term in reversed(terms[:n]):
-            result = Cons(term, result)
-        return result
+        tail = args() if rest is None else args(*terms[n:])
+        if rest is not None and self.bound.setdefault(rest.name, tail) is not tail:
+            raise Misfit
+        return args(*terms[:n], rest=tail)  # type: ignore[no-any-return]
 
     def cell_text(self, pattern: Any, kinds: str, n: int, rest: Any, at: str) -> str:
         """A cell whose value is of one of these kinds, with a fitting number of operands."""
@@ -385,7 +392,7 @@ class Maker:
         if sort == VALUE:
             return self.random_value(2, at)
         if sort == ARGS:
-            return listing([self.leaf("f", self.shape(at), at)])
+            return args(self.leaf("f", self.shape(at), at))  # type: ignore[no-any-return]
         if sort not in GENERATORS:
             raise Misfit
         return GENERATORS[sort](self.draw, at)
@@ -404,7 +411,7 @@ class Maker:
             if found is None:
                 raise Misfit
             text, (inner_shape,) = found
-            return Sel(text, listing([self._random(depth - 1, kinds, inner_shape, f"{at}.0")]))
+            return sel(text, self._random(depth - 1, kinds, inner_shape, f"{at}.0"))
         if kinds == "f" and self.draw.chance(f"{at}.twice", 0.2):
             return self._twice(depth, shape, at)
         open_cells = [
@@ -423,7 +430,7 @@ class Maker:
             self._random(depth - 1, DTYPES[of.dtype].kind, of.shape, f"{at}.{i}")
             for i, of in enumerate(value_type(type_of(x)) for x in leaves)
         ]
-        return Op(sig.text, text, listing(grown))
+        return op(sig.text, text, *grown)
 
     def _twice(self, depth: int, shape: Shape, at: str) -> Term:
         """A value with itself: a multiple more, or less, or times it."""
@@ -433,10 +440,19 @@ class Maker:
             raise Misfit
         rank, name = len(shape), value_type(of).dtype
         value = self.draw.pick(f"{at}.times", (1.0, 2.0, -1.0, 0.0, 2049.0))
-        number = Sel(join_text("full", (), held(value, name), name), Nil())
+        number = sel(join_text("full", (), held(value, name), name))
         other = op(make([range_of(rank), []], range(rank)).text, "mul", inner, number)
         how = self.draw.pick(f"{at}.how", ("add", "sub", "mul"))
         return op(elementwise(rank, 2).text, how, other, inner)
+
+
+def listed(pattern: Any) -> tuple[list[Any], Any]:
+    """The operands that a pattern lists, and the parameter for the others, if any."""
+    parts = []
+    while isinstance(pattern, Term) and pattern.symbol is Cons:
+        parts.append(pattern.args[0])
+        pattern = pattern.args[1]
+    return parts, pattern if isinstance(pattern, Var) else None
 
 
 def range_of(rank: int) -> tuple[Affine, ...]:

@@ -113,10 +113,8 @@ class MeshPlan:
         """The buffer whose memory a buffer lies in: itself, where it has memory of its own."""
         return self.buffers[name].within or name
 
-    def is_sent(self, step: Step) -> bool:
-        """Whether a step is an exchange that is done: what a view makes lies where it is read."""
-        if isinstance(step, LocalStep):
-            return False
+    def is_sent(self, step: ExchangeStep) -> bool:
+        """Whether an exchange is done: what a view makes lies where it is read."""
         return {self.root(a.buffer) for a in step.reads} != {self.root(step.write.buffer)}
 
     @cached_property

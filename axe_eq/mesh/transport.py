@@ -129,7 +129,7 @@ def run_rank(rank: Rank, session: Session) -> None:
     """Run a rank's steps; exchanges go through a session, and what is sent is counted."""
     for number, step in enumerate(rank.plan.steps):
         rank.alone(step)
-        if rank.plan.is_sent(step):
+        if isinstance(step, ExchangeStep) and rank.plan.is_sent(step):
             rank.sent[step.name] = session.exchange(step, rank)
         rank.forget(number)
 
@@ -139,7 +139,7 @@ def run_ranks(ranks: Sequence[Rank], session: Exchanges) -> None:
     for number, step in enumerate(ranks[0].plan.steps):
         for rank in ranks:
             rank.alone(step)
-        if ranks[0].plan.is_sent(step):
+        if isinstance(step, ExchangeStep) and ranks[0].plan.is_sent(step):
             for rank, sent in zip(ranks, session.exchange(step, ranks), strict=True):
                 rank.sent[step.name] = sent
         for rank in ranks:

@@ -195,7 +195,7 @@ def _choose_on_one(
     else:
         raise given_up(built, number)
     schedule = built.schedule
-    if joins:
+    if joins and hasattr(choices.kernels.builder, "join"):
         schedule = stage("join", lambda: launched(schedule, choices.kernels.builder, job.target),
                          report=report, notes=lambda s: {"calls": len(s.calls)})  # fmt: skip
     if job.tune:

@@ -39,6 +39,9 @@ LEAST_GAIN = 0.01  # for which it is gone on
 MOST_HIDDEN = 3  # plans whose exchanges are hidden behind blocks
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
+# Sizes of blocks that are tried: equal ones, more of them as long as that pays, and a smaller one
+# first or last, so that less of an exchange is beside nothing.
+BLOCKS = ((1, 1), (3, 1), (1, 3), (1, 1, 1, 1), (4, 2, 1, 1), (1, 1, 2, 4), (1,) * 8)
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
 FILLED = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
@@ -226,14 +229,18 @@ class Plans:
         """A plan with a region more in blocks, where that pays."""
         if {n for r in tried.regions for n in r.dims} & region.dims.keys():
             return tried
-        before, n_blocks = tried.regions, 2
-        while not self._is_over and (own := region.times(n_blocks)) is not None:
-            how = f"{self.name(next(iter(own.dims)))} in {n_blocks} blocks"
-            other = self._try(tried.cuts, how, (*before, own))
-            if other is None or other.rank >= tried.rank:
+        before, best = tried.regions, tried
+        for sizes in BLOCKS:
+            own = region.split(*sizes)
+            if own is None or self._is_over:
                 break
-            tried, n_blocks = other, 2 * n_blocks
-        return tried
+            how = f"{self.name(next(iter(own.dims)))} in blocks {':'.join(map(str, sizes))}"
+            other = self._try(tried.cuts, how, (*before, own))
+            if other is not None and other.rank < best.rank:
+                best = other
+            elif len(set(sizes)) == 1:  # more of them are worse
+                break
+        return best
 
     @property
     def _beside(self) -> bool:

@@ -15,15 +15,13 @@ from axe_eq.debug import progress
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import of_their_own
-from axe_eq.program.types import Array
+from axe_eq.program.types import Array, bits_of
 from axe_eq.schedule.contents import same, shared
 from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
-
-BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Interpreter(Protocol):
@@ -96,6 +94,16 @@ def interpret_graph(
         AxeError: what a kernel does wrong.
     """
     _check_orders(orders)
+    return _interpreted(graph, target, interpreter, inputs, orders)
+
+
+def _interpreted(
+    graph: ScheduleGraph,
+    target: Target,
+    interpreter: Interpreter,
+    inputs: Mapping[str, Array],
+    orders: int,
+) -> list[Array]:
     held = dict(inputs)
     for number, step in enumerate(graph.calls):
         if isinstance(step, SpmdStep):
@@ -138,7 +146,7 @@ def interpret_plan(
     def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
         def run(arrays: Sequence[Array]) -> list[Array]:
             held = dict(zip(graph.inputs, arrays, strict=True))
-            return interpret_graph(graph, target, interpreter, held, orders)
+            return _interpreted(graph, target, interpreter, held, orders)
 
         return run
 
@@ -158,14 +166,9 @@ def _check_same(
     order: int,
 ) -> None:
     for name, value in first.items():
-        differ = np.argwhere(_bits(value) != _bits(other[name]))
+        differ = np.argwhere(bits_of(value) != bits_of(other[name]))
         if differ.size:
             at = tuple(int(i) for i in differ[0])
             values = f"{value[at]} and in order {order} {other[name][at]}"
             raise ScheduleError(f"kernel {step.name}", f"gives {values} at {at} of {name}",
                                 "the same in every order")  # fmt: skip
-
-
-def _bits(value: Array) -> Array:
-    """Equal exactly where the bits are: NaN is itself, -0.0 is not 0.0."""
-    return np.ascontiguousarray(value).view(BITS[value.dtype.itemsize]).reshape(value.shape)

@@ -341,41 +341,32 @@ def from_json(text: str) -> ScheduleGraph:
         ScheduleError: not such a text.
     """
     try:
-        return _graph(json.loads(text))
+        return _graph(_tupled(json.loads(text)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         wrong = f"does not read ({cause(error)})"
         raise ScheduleError("schedule text", wrong, "what to_json wrote") from None
 
 
+def _tupled(value: Any) -> Any:
+    """What was read, with tuples in place of lists."""
+    if isinstance(value, list):
+        return tuple(map(_tupled, value))
+    return {n: _tupled(v) for n, v in value.items()} if isinstance(value, dict) else value
+
+
 def _graph(data: dict[str, Any]) -> ScheduleGraph:
-    data["buffers"] = {n: BufferSpec(**b) for n, b in data["buffers"].items()}
-    data["steps"] = tuple(_step(s) for s in data["steps"])
-    for key in ("inputs", "outputs"):
-        data[key] = tuple(data[key])
-    data["views"] = tuple(tuple(v) for v in data["views"])
-    data["near"] = tuple(tuple(v) for v in data["near"])
-    data["launches"] = tuple(_launch(x) for x in data["launches"])
-    data["apart"] = tuple(data["apart"])
-    data["dims"] = {n: tuple(d) for n, d in data["dims"].items()}
-    return ScheduleGraph(**data)
-
-
-def _launch(data: dict[str, Any]) -> Launch:
-    return Launch(**data | {"steps": tuple(data["steps"])})
+    buffers = {n: BufferSpec(**b) for n, b in data["buffers"].items()}
+    steps, launches = map(_step, data["steps"]), (Launch(**x) for x in data["launches"])
+    made = {"buffers": buffers, "steps": tuple(steps), "launches": tuple(launches)}
+    return ScheduleGraph(**data | made)
 
 
 def _step(data: dict[str, Any]) -> Step:
-    for key in ("reads", "writes"):
-        data[key] = tuple(Access(**a) for a in data[key])
-    if "nodes" in data:
-        data["nodes"] = tuple(_node(n) for n in data["nodes"])
-    if "roots" in data:
-        data["roots"] = tuple(data["roots"])
+    parts: dict[str, type[Any]] = {"reads": Access, "writes": Access, "nodes": TileNode}
+    known: dict[str, Any] = {
+        n: tuple(kind(**x) for x in data[n]) for n, kind in parts.items() if n in data
+    }
     if "graph" in data:
-        data["graph"] = _graph(data["graph"])
-    made: Step = _KINDS[data["kind"]](**data)
+        known["graph"] = _graph(data["graph"])
+    made: Step = _KINDS[data["kind"]](**data | known)
     return made
-
-
-def _node(data: dict[str, Any]) -> TileNode:
-    return TileNode(**data | {"operands": tuple(data["operands"]), "view": tuple(data["view"])})

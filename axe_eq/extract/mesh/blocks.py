@@ -42,12 +42,12 @@ class Region:
     Attributes:
         dims: value -> the dim that blocks cut.
         n_parts: parts of that dim on the mesh, of which every block has a piece each.
-        n_blocks: number of blocks.
+        sizes: of the blocks, each against the others.
     """
 
     dims: Mapping[Node, int]
     n_parts: int
-    n_blocks: int = 1
+    sizes: tuple[int, ...] = (1,)
 
     @property
     def extent(self) -> int:
@@ -56,14 +56,25 @@ class Region:
         return node.shape[dim]
 
     @property
-    def rows(self) -> int:
-        """Indices that a part has of a block."""
-        return self.extent // (self.n_parts * self.n_blocks)
+    def part(self) -> int:
+        """Indices of a part."""
+        return self.extent // self.n_parts
 
-    def times(self, n_blocks: int) -> Region | None:
-        """The same operators in so many blocks; None where these are too many or not equal."""
-        fits = n_blocks <= MOST_BLOCKS and self.extent % (self.n_parts * n_blocks) == 0
-        return replace(self, n_blocks=n_blocks) if fits else None
+    def of_block(self, n: int, number: int) -> int:
+        """What a block has of a length that all of them share."""
+        return n * self.sizes[number] // sum(self.sizes)
+
+    def rows(self, number: int) -> int:
+        """Indices that a part has of a block."""
+        return self.of_block(self.part, number)
+
+    def begin(self, number: int) -> int:
+        """The first of these within a part."""
+        return sum(map(self.rows, range(number)))
+
+    def split(self, *sizes: int) -> Region | None:
+        """The same operators in blocks of such sizes; None where the dim has no such parts."""
+        return None if self.extent % (self.n_parts * sum(sizes)) else replace(self, sizes=sizes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,19 +95,19 @@ class Piece:
 
     def scaled(self, cut: Cut) -> Cut:
         """The cut of the block, of a cut of the whole."""
-        return _scaled(cut, self.dim, self.region)
+        return _scaled(cut, self.dim, self.region, self.number)
 
     def unscaled(self, cut: Cut) -> Cut:
         """The cut of the whole that a block's cut is of."""
-        n, part = self.region.n_blocks, cut[self.dim]
-        whole = Part(part.axes, part.step * n, part.length * n)
-        return *cut[: self.dim], whole, *cut[self.dim + 1 :]
+        part, region = cut[self.dim], self.region
+        n = part.length * sum(region.sizes) // region.sizes[self.number]
+        return *cut[: self.dim], Part(part.axes, n, n), *cut[self.dim + 1 :]
 
 
-def _scaled(cut: Cut, dim: int, region: Region) -> Cut:
+def _scaled(cut: Cut, dim: int, region: Region, number: int) -> Cut:
     part = cut[dim]
-    own = Part(part.axes, part.step // region.n_blocks, part.length // region.n_blocks)
-    return *cut[:dim], own, *cut[dim + 1 :]
+    n = region.of_block(part.length, number)
+    return *cut[:dim], Part(part.axes, n, n), *cut[dim + 1 :]
 
 
 # -- what blocks need ------------------------------------------------------------------------------
@@ -107,6 +118,8 @@ def needs(node: Node, dim: int) -> tuple[int | None, ...] | None:
 
     None where a block needs more of an operand than its own rows: a window, or rows in other order.
     """
+    if not node.args:
+        return None
     if node.kind == OP:
         sig = signature(node.text)
         found: list[int | None] = []
@@ -119,7 +132,7 @@ def needs(node: Node, dim: int) -> tuple[int | None, ...] | None:
     if node.kind == SCAN:
         return None if scan(node.text)[1] == dim else (dim,) * len(node.args)
     given, half = tuple(a.type for a in node.args), node.shape[dim] // 2
-    if not given or 2 * half != node.shape[dim]:
+    if 2 * half != node.shape[dim]:
         return None
     cut = tuple(Part((BLOCK,), half, half) if d == dim else Part((), n, n)
                 for d, n in enumerate(node.shape))  # fmt: skip
@@ -180,12 +193,11 @@ def _seeds(cuts: Cuts, worth_s: float) -> Iterator[tuple[float, Node, int]]:
             continue
         if value.kind != INPUT:
             yield from ((seconds, value, d) for d in range(len(value.shape)))
-        for d in range(len(user.shape)) if user is not None else ():
-            reads = needs(user, d)
-            if reads is None:
-                continue
-            for arg, e in zip(user.args, reads, strict=True):
-                if e is not None and value in tree_of(arg, cuts.is_kept).leaves:
+        if user is None:
+            continue
+        for d in range(len(user.shape)):
+            for arg, e in zip(user.args, needs(user, d) or (None,) * len(user.args), strict=True):
+                if e is not None and value in cuts.tree(arg).leaves:
                     yield seconds, user, d
 
 
@@ -196,7 +208,7 @@ def _exchanges(cuts: Cuts) -> Iterator[tuple[float, Node, Node | None]]:
         option = cuts.option[node]
         if option.parts is not None:
             way = exchanged(node, option, mesh)
-            tree = tree_of(way.wanted, lambda n, way=way: n is way.parts)
+            tree = tree_of(way.wanted, way.parts.__eq__)
             forms = cuts.form(way.parts, way.cut), cuts.form(way.wanted, way.goal)
             yield moves.price(tree, 0, *forms).seconds, node, None
         for tree, need in zip(cuts.reads(node), option.needs, strict=True):
@@ -300,19 +312,24 @@ class _Blocked:
         reads = needs(node, dim)
         assert reads is not None
         given = [
-            [self.made[a]] * region.n_blocks if e is None else self._read(a, e, region)
+            [self.made[a]] * len(region.sizes) if e is None else self._read(a, e, region)
             for a, e in zip(node.args, reads, strict=True)
         ]
-        blocks = [_block(node, dim, region, args) for args in zip(*given, strict=True)]
+        each = (
+            enumerate(zip(*given, strict=True))
+            if given
+            else ((n, ()) for n in range(len(region.sizes)))
+        )
+        blocks = [_block(node, dim, region, n, args) for n, args in each]
         self.blocks[node] = blocks
         self.made[node] = whole = _joined(blocks, dim, region)
         self.joins[whole] = tuple(blocks)
         for number, block in enumerate(blocks):
             self.tag[block] = self.first[id(region)] + number
             self.pieces[block] = Piece(whole, dim, region, number)
-            self._told(node, block, (dim, region))
+            self._told(node, block, (dim, region, number))
 
-    def _told(self, node: Node, made: Node, block: tuple[int, Region] | None) -> None:
+    def _told(self, node: Node, made: Node, block: tuple[int, Region, int] | None) -> None:
         """What was chosen for a value, for what stands for it."""
         plain = self.plain
         if node in plain.option:
@@ -334,7 +351,7 @@ class _Blocked:
         key = arg, dim, id(region)
         if key not in self.slices:
             whole = self.made[arg]
-            self.slices[key] = [_slice(whole, dim, region, n) for n in range(region.n_blocks)]
+            self.slices[key] = [_slice(whole, dim, region, n) for n in range(len(region.sizes))]
             for number, one in enumerate(self.slices[key]):
                 self.pieces[one] = piece = Piece(whole, dim, region, number)
                 self.tag[one] = self.first[id(region)] + number
@@ -359,7 +376,7 @@ class _Blocked:
         return found
 
 
-def _block(node: Node, dim: int, region: Region, args: Sequence[Node]) -> Node:
+def _block(node: Node, dim: int, region: Region, number: int, args: Sequence[Node]) -> Node:
     """An operator on a block.
 
     Raises:
@@ -367,48 +384,49 @@ def _block(node: Node, dim: int, region: Region, args: Sequence[Node]) -> Node:
     """
     if node.kind == OP:
         sig = signature(node.text)
-        fixed = {d: n // region.n_blocks if d == dim else n for d, n in sig.fixed}
+        fixed = {d: region.of_block(n, number) if d == dim else n for d, n in sig.fixed}
         own = make(sig.operands, range(sig.n_out), sig.monoid, sig.reduced, fixed)
         made = op_node(own.text, node.cell, args)
     else:
         made = made_node(node.kind, node.text, node.cell, args)
-    wanted = tuple(n // region.n_blocks if d == dim else n for d, n in enumerate(node.shape))
+    wanted = tuple(region.of_block(n, number) if d == dim else n
+                   for d, n in enumerate(node.shape))  # fmt: skip
     if made.shape != wanted:
         raise ProgramError(f"a block of {node.text!r}", f"is {made.type}", f"of shape {wanted}")
     return made
 
 
-def _option(node: Node, option: Option, dim: int, region: Region) -> Option:
+def _option(node: Node, option: Option, dim: int, region: Region, number: int) -> Option:
     """What was chosen for an operator, for a block of it."""
     reads = needs(node, dim)
     assert reads is not None
-    own, n = option.needs, region.n_blocks
+    own, share = option.needs, region.sizes[number] / sum(region.sizes)
     if is_through(node):
-        own = (_scaled(own[0], dim, region),)
+        own = (_scaled(own[0], dim, region, number),)
     else:
-        own = tuple(c if e is None else _scaled(c, e, region)
+        own = tuple(c if e is None else _scaled(c, e, region, number)
                     for c, e in zip(own, reads, strict=True))  # fmt: skip
-    work = Work(option.work.compute_s / n, tuple(s / n for s in option.work.given_s),
-                option.work.made_s / n)  # fmt: skip
+    given = tuple(s * share for s in option.work.given_s)
+    work = Work(option.work.compute_s * share, given, option.work.made_s * share)
     parts = option.parts
     if parts is not None:
-        parts = replace(parts, cut=_scaled(parts.cut, dim, region))
-    return Option(own, _scaled(option.home, dim, region), work, parts)
+        parts = replace(parts, cut=_scaled(parts.cut, dim, region, number))
+    return Option(own, _scaled(option.home, dim, region, number), work, parts)
 
 
 def _slice(whole: Node, dim: int, region: Region, number: int) -> Node:
     """A block of a value: of every part of its dim so many rows."""
-    n, rows = region.n_parts, region.rows
-    split = sel_node(join_text("split", dim, (-1, region.extent // n)), [whole])
-    cut = tuple((number * rows, 1, rows) if d == dim + 1 else None
+    split = sel_node(join_text("split", dim, (-1, region.part)), [whole])
+    cut = tuple((region.begin(number), 1, region.rows(number)) if d == dim + 1 else None
                 for d in range(len(split.shape)))  # fmt: skip
     return sel_node(join_text("merge", dim, 2), [sel_node(join_text("slice", cut), [split])])
 
 
 def _joined(blocks: Sequence[Node], dim: int, region: Region) -> Node:
     """The value whose blocks these are."""
-    split = join_text("split", dim, (-1, region.rows))
-    beside = sel_node(join_text("concat", dim + 1), [sel_node(split, [b]) for b in blocks])
+    splits = [sel_node(join_text("split", dim, (-1, region.rows(n))), [b])
+              for n, b in enumerate(blocks)]  # fmt: skip
+    beside = sel_node(join_text("concat", dim + 1), splits)
     return sel_node(join_text("merge", dim, 2), [beside])
 
 
@@ -418,10 +436,11 @@ def _joined(blocks: Sequence[Node], dim: int, region: Region) -> Node:
 def slice_nodes(piece: Piece, whole: ValueType, block: ValueType) -> tuple[TileNode, ...]:
     """The tile nodes of a block, read from the buffer of the whole."""
     region, dim = piece.region, piece.dim
-    split = _digits(whole, dim, (region.n_parts, whole.shape[dim] // region.n_parts))
-    rows = tuple((piece.number * region.rows, 1, region.rows) if d == dim + 1 else None
+    split = _digits(whole, dim, (region.n_parts, region.part))
+    n = region.rows(piece.number)
+    rows = tuple((region.begin(piece.number), 1, n) if d == dim + 1 else None
                  for d in range(split.rank))  # fmt: skip
-    cut = _digits(block, dim, (region.n_parts, region.rows))
+    cut = _digits(block, dim, (region.n_parts, n))
     return (
         TileNode("load", "", "", "", str(split), (), 0),
         TileNode("gather", join_text("slice", rows), "", "", str(cut), (0,)),
@@ -432,9 +451,9 @@ def slice_nodes(piece: Piece, whole: ValueType, block: ValueType) -> tuple[TileN
 def join_nodes(piece: Piece, blocks: Sequence[ValueType], whole: ValueType) -> tuple[TileNode, ...]:
     """The tile nodes of a whole, read from the buffers of its blocks; `piece` is any of these."""
     region, dim = piece.region, piece.dim
-    shapes = [_digits(b, dim, (region.n_parts, region.rows)) for b in blocks]
+    shapes = [_digits(b, dim, (region.n_parts, region.rows(n))) for n, b in enumerate(blocks)]
     loads = [TileNode("load", "", "", "", str(s), (), n) for n, s in enumerate(shapes)]
-    beside = _digits(whole, dim, (region.n_parts, region.rows * len(blocks)))
+    beside = _digits(whole, dim, (region.n_parts, region.part))
     every = tuple(range(len(loads)))
     return (
         *loads,

@@ -413,7 +413,7 @@ class _Building:
     def _whole(self, value: Node, cut: Cut) -> Have | None:
         """Blocks in one buffer, each made or brought there; None where they cannot lie in one."""
         form, blocks = self.cuts.form(value, cut), self.cuts.joins[value]
-        if not self._may_hold(form, self.cuts.pieces[blocks[0]]):
+        if not all(self._may_hold(form, self.cuts.pieces[b]) for b in blocks):
             return None
         for block in blocks:
             goal = self.cuts.form(block, self.cuts.pieces[block].scaled(cut))
@@ -442,7 +442,8 @@ class _Building:
         if held.cut is None or piece.whole not in self.read:
             return None
         key = piece.whole, piece.unscaled(held.cut)
-        if not self._may_hold(form := self.cuts.form(*key), piece):
+        form = self.cuts.form(*key)
+        if not all(self._may_hold(form, self.cuts.pieces[b]) for b in self.cuts.joins[piece.whole]):
             return None
         if key not in self.wholes:
             self.wholes[key] = self._buffer(form)
@@ -451,8 +452,8 @@ class _Building:
     def _may_hold(self, whole: Form, piece: Piece) -> bool:
         """Whether a block is a part of every device's memory of the whole that kernels may read."""
         assert whole.cut is not None
-        rows = piece.region.rows * prod(p.length for p in whole.cut[piece.dim + 1 :])
-        aligned = rows * whole.type.itemsize % ALIGNMENT_BYTES == 0
+        row = prod(p.length for p in whole.cut[piece.dim + 1 :]) * whole.type.itemsize
+        aligned = piece.region.begin(piece.number) * row % ALIGNMENT_BYTES == 0
         return aligned and is_even(whole.cut, piece.whole.shape, self.mesh)
 
     def _within(self, root: str, cut: Cut, piece: Piece, held: Form) -> str:
@@ -465,9 +466,9 @@ class _Building:
             step = prod(lengths[dim + 1 :])
             if dim == piece.dim:
                 pieces = region.n_parts // shard.ways(part.axes, self.mesh)
-                offset = piece.number * region.rows * step
-                iters.append((pieces, region.rows * region.n_blocks * step, DEFAULT_AXIS))
-                iters.append((region.rows, step, DEFAULT_AXIS))
+                offset = region.begin(piece.number) * step
+                iters.append((pieces, region.part * step, DEFAULT_AXIS))
+                iters.append((region.rows(piece.number), step, DEFAULT_AXIS))
             else:
                 iters.append((part.length, step, DEFAULT_AXIS))
         copies = [(*known[a], shard.DEVICE_AXIS) for a in known if a not in axes_of(cut)]

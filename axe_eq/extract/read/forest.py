@@ -441,21 +441,16 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
             types = tuple(tiles[c].type for c in operands)
             figures = _cell_figures(sig, CELLS[split_text(cell)[0]], types)
             tiles[number].compute.append(Choice(CELL, sig, cell, operands, **figures))
-    for row in reader.table("Gather"):
-        number = reader.id("Tile", row.output)
-        operands = children(row.inputs[2])
-        if operands is not None:
-            text, size = reader.text(row.inputs[0]), float(tiles[number].type.size)
-            selects = selecting(text, tuple(tiles[c].type for c in operands))
-            way = Choice(GATHER, text, "", operands, vector=size, selects=selects)
-            tiles[number].compute.append(way)
-    for row in reader.table("Scanned"):
-        number = reader.id("Tile", row.output)
-        operands = children(row.inputs[2])
-        if operands is not None:
-            text, size = reader.text(row.inputs[0]), float(tiles[number].type.size)
-            flops = scan(text)[0].flops * size
-            tiles[number].compute.append(Choice(SCAN, text, "", operands, vector=flops))
+    for kind, table in ((GATHER, "Gather"), (SCAN, "Scanned")):
+        for row in reader.table(table):
+            tile, text = tiles[reader.id("Tile", row.output)], reader.text(row.inputs[0])
+            operands = children(row.inputs[2])
+            if operands is not None:
+                moves, flops = kind == GATHER, float(tile.type.size)
+                selects = selecting(text, tuple(tiles[c].type for c in operands)) if moves else None
+                flops *= 1 if moves else scan(text)[0].flops
+                way = Choice(kind, text, "", operands, vector=flops, selects=selects)
+                tile.compute.append(way)
     for tile in tiles:
         tile.loads = list(dict.fromkeys(tile.loads))
         ways = dict.fromkeys(tile.compute)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from axe_eq.lower.candidate import Joined
 from axe_eq.schedule.graph import KernelStep, Launch, ScheduleGraph, Step
@@ -34,15 +34,15 @@ class Joiner(Protocol):
         """
 
 
-def launched(graph: ScheduleGraph, builder: Any, target: Target) -> ScheduleGraph:
+def launched(graph: ScheduleGraph, builder: Joiner, target: Target) -> ScheduleGraph:
     """A schedule of one device with kernels joined to calls, one after another, where it pays.
 
     Args:
         graph: of kernels that can be built.
-        builder: the target's emitter; what joins nothing leaves the graph as it is.
+        builder: the target's emitter, which joins kernels.
         target: the machine.
     """
-    if not hasattr(builder, "join") or len(graph.kernels) < 2:
+    if len(graph.kernels) < 2:
         return graph
     return _Launches(graph, builder, target).run()
 

@@ -27,6 +27,8 @@ class Port:
         shape, strides: extents, and strides in elements.
         n_bytes: memory from its first to its last element, padding included.
         align: bytes that its address is a multiple of.
+        lies: the layout of a value that no strides describe: shape and strides are its memory's.
+        value: the shape of that value.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Port:
     strides: tuple[int, ...]
     n_bytes: int
     align: int
+    lies: str = ""
+    value: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -131,4 +135,4 @@ class Code:
 
 
 def _port(row: Mapping[str, Any]) -> Port:
-    return Port(**{**row, "shape": tuple(row["shape"]), "strides": tuple(row["strides"])})
+    return Port(**{n: tuple(x) if isinstance(x, list) else x for n, x in row.items()})

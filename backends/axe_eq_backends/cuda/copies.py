@@ -10,7 +10,7 @@ from math import gcd
 import numpy as np
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor, evaluate, make, variables
+from axe_eq.kernel.expr import Expr, Int, both, bounds, divisor, evaluate, make, variables
 from axe_eq.kernel.placement import Placement, number
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
@@ -108,9 +108,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     if tile.buffer.memory != "reg" or memory.buffer.memory != place:
         moved = f"{primitive.src.buffer.memory} to {primitive.dst.buffer.memory}"
         raise DispatchError(row.name, f"the copy goes from {moved}", f"registers and {place}")
-    if (tile.buffer.dtype,) not in row.dtypes:
-        known = " ".join(t[0] for t in row.dtypes)
-        raise DispatchError(row.name, f"dtype {tile.buffer.dtype}", known)
+    threads.check_dtype(row, tile.buffer.dtype)
     if place == "gmem":
         assert isinstance(primitive, ir.Copy)
         return global_plan(row, kind, primitive.fill, tile, memory, context)
@@ -136,8 +134,9 @@ def _shared(
         )
     a = access(tile.place.static(), place.static(), limit, size, where)
     guard = None if kind.startswith("ld") else threads.first_replica(tile.place, where)
-    lets, address = _addresses(a, offset, size, memory.buffer, context)
-    calls = [
+    plan = Plan(row, [])
+    address = _addresses(plan, a, offset, size, memory.buffer, context)
+    plan.calls = [
         Call(
             kind,
             {"regs": _regs(tile, group), "address": address(group[0].memory), "guard": guard}
@@ -145,24 +144,21 @@ def _shared(
         )
         for group in a.groups
     ]
-    plan = Plan(row, calls, lets)
     phases = max(1, a.vector * size * LANES // 128)
     passes = bank_passes(a, size, where)
-    plan.cycles = float(len(calls) * where.n_warps * (ISSUE + phases * passes))
+    plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases * passes))
     plan.notes = f"{a.vector * size} bytes a thread, {passes}-way"
     return plan
 
 
 def _addresses(
-    a: Access, offset: Int, size: int, buffer: ir.Buffer, context: Context
-) -> tuple[list[tuple[Var, Int]], Callable[[Int], Address]]:
-    """The lets of the thread part, and the address of a call from its register part."""
+    plan: Plan, a: Access, offset: Int, size: int, buffer: ir.Buffer, context: Context
+) -> Callable[[Int], Address]:
+    """The address of a call from its register part; the thread part is named."""
     swizzle, xor = a.swizzled.swizzle, a.swizzled.xor
     first = (threads.apply_swizzle(swizzle, a.thread) if xor else a.thread) * size
-    lets: list[tuple[Var, Int]] = []
-    if isinstance(first, Expr) and not isinstance(first, Var):
-        v = context.names.fresh("at", high=bounds(first)[1])
-        lets, first = [(v, first)], v
+    if xor or swizzle is None:
+        first = threads.named(plan, context, "at", first)
 
     def address(register_part: Int) -> Address:
         if xor:
@@ -173,15 +169,15 @@ def _addresses(
             byte = first + register_part * size
         return Address(buffer, byte + offset * size)
 
-    return ([] if swizzle is not None and not xor else lets), address
+    return address
 
 
 def _regs(tile: ir.View, group: Sequence[Register]) -> Regs:
-    base = number(tile.place.at("reg"))
-    size = tile.buffer.itemsize
-    if (base + group[0].number) * size % min(4, len(group) * size):
+    regs, size = threads.registers_of(tile, (r.number for r in group)), tile.buffer.itemsize
+    if regs.index[0] * size % min(4, len(group) * size):
+        base = tile.place.at("reg")
         raise DispatchError(f"view {tile}", f"begins inside a register ({base})", "whole registers")
-    return Regs(tile.buffer, tuple(base + r.number for r in group))
+    return regs
 
 
 def global_plan(
@@ -217,11 +213,11 @@ def global_plan(
             a = access(tile.place.static(), place.static(), whole & -whole, size, where)
     parts = threads.steps(tile.place.static(), place.static())
     plan = Plan(row, [], align={memory.buffer.name: a.vector * size})
-    base = _named(plan, "g", offset + a.thread, context)
+    base = threads.named(plan, context, "g", offset + a.thread, element=True)
     index = {}
     for dim in tails:
         first = memory.begin[memory.dims[dim]] + threads.thread_index(parts, dim, where)
-        index[dim] = _named(plan, "i", first, context)
+        index[dim] = threads.named(plan, context, "i", first)
     once = None if kind == "ld_global" else threads.first_replica(tile.place, where)
     once = _inside(memory, once)
     for group in a.groups:
@@ -278,15 +274,6 @@ def _drop_unused(plan: Plan) -> None:
         for v in variables(e)
     }
     plan.lets = [(v, value) for v, value in plan.lets if v.name in used]
-
-
-def _named(plan: Plan, stem: str, value: Int, context: Context) -> Int:
-    if not isinstance(value, Expr) or isinstance(value, Var):
-        return value
-    low, high = bounds(value)
-    v = context.names.fresh(stem, low, high, element=stem == "g")
-    plan.lets.append((v, value))
-    return v
 
 
 def _tails(memory: ir.View) -> list[int]:

@@ -8,7 +8,7 @@ is chosen here: what cannot be written so is refused with the reason, and the se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from axe_eq.errors import DispatchError, ScheduleError, said
@@ -65,8 +65,10 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         made = _schedule(cone, step, target)
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
+    # Small reductions are read as cells too, with a tensor for each place: not by every kernel.
+    buffers = {t.name: made.buffers[t.name] for t in made.kernel.tensors}
     made.kernel.streamed = _streamed(made, step, graph, target)
-    return made
+    return replace(made, buffers=buffers)
 
 
 def _streamed(

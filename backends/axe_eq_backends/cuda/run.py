@@ -246,6 +246,12 @@ class Program:
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
+        for port in self.code.ports.values():
+            if port.lies and port.name not in self.code.constants:
+                raise ArgumentError(
+                    f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
+                    "arrays of the host, which calls lay out so",
+                )  # fmt: skip
         first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
         library = library_of(arrays[first])
         # An array of another library is met through DLPack, which orders the streams of the two.

@@ -63,7 +63,7 @@ class PeersSession:
             if shape is None:
                 landed = arrived[dst][src] = wires[dst].landing(src, goal)
                 given = packed[src, dst]
-                copy = partial(self.copies.dense, landed, given, stream)
+                copy: Callable[[], None] = partial(self.copies.dense, landed, given, stream)
             else:
                 given, copy = self._rows_of(wires, src, dst, shape, reads[src], goal, stream)
             given.record_stream(stream)

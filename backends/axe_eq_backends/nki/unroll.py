@@ -36,6 +36,7 @@ FEW = 2, 3  # turns of a loop by which larger kernels are timed
 # taken whole.
 PERIODS = 1, 2, 3
 LEAST_TURNS = 9
+SMALL = 8  # loops of so small a part of a kernel are taken whole
 WORTH = 3  # whole kernels hold so many times the instructions of what is looked at
 HIDDEN = 0.9  # of a period, which transfers take at most that no engine waits for
 SAME = 1e-9  # of what repeats
@@ -322,7 +323,7 @@ def _repeats(planned: Planned[Any], body: ir.Body, least: int) -> tuple[dict[int
         nest = _nest(s)
         n = prod(map(turns, nest))
         taken = least + (n - least) % lcm(*PERIODS)
-        if n >= 2 * taken:
+        if n >= 2 * taken and SMALL * instructions(planned, [s]) > instructions(planned):
             repeats[id(s)] = taken
             left += taken * instructions(planned, nest[-1].body)
         else:

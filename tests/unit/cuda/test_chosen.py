@@ -12,7 +12,7 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import AxeError, DispatchError
 from axe_eq.kernel import dispatch as kernel_dispatch
-from axe_eq_backends.cuda import assemble, contract, cost, planning, register_cost, ways
+from axe_eq_backends.cuda import assemble, contract, planning, register_cost, tile_cost, ways
 from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
@@ -439,11 +439,14 @@ def test_a_kernel_that_was_priced_in_vain_is_ruled_out_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Figures of a cone may miss something: then the next schedule has it."""
-    monkeypatch.setattr(cost, "not_as_they_lie", lambda summary, target: None)
+    monkeypatch.setattr(tile_cost, "not_as_they_lie", lambda summary, target: None)
     monkeypatch.setattr(register_cost.RegisterProducts, "refuse", lambda self, *given: None)
     sizes = {"product_rows": (128,), "product_cols": (128,), "product_stages": (3,)}
     with axe.debug(cache=0):
-        target = h200.replace(choices={**h200.choices, **sizes, "product_panels": (1,)})
+        target = h200.replace(
+            choices={**h200.choices, **sizes, "product_panels": (1,)},
+            figures={**h200.figures, "register_begin_s": 1e-5},
+        )
         exe = axe.compile(lambda a, b: a @ b, A, BYTES, target=target)
     (kernel,) = exe.kernels
     assert kernel.row == "mma.f16"

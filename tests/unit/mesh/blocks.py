@@ -12,7 +12,10 @@ from axe_eq.pipeline.on_mesh import Plans
 
 
 def in_blocks(
-    monkeypatch: pytest.MonkeyPatch, counts: Sequence[int], seed: int = 0, dim: int | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    counts: Sequence[int | tuple[int, ...]],
+    seed: int = 0,
+    dim: int | None = None,
 ) -> list[Region]:
     """Take the first plan in such numbers of blocks; what that is, once something is compiled."""
     found: list[Region] = []
@@ -24,7 +27,8 @@ def in_blocks(
         rng.shuffle(every)
         for region in every:
             numbers = rng.sample(list(counts), len(counts))
-            own = next((o for n in numbers if (o := region.times(n)) is not None), None)
+            sizes = [(1,) * n if isinstance(n, int) else n for n in numbers]
+            own = next((o for s in sizes if (o := region.split(*s)) is not None), None)
             if own is not None and not taken & own.dims.keys():
                 found.append(own)
                 taken |= own.dims.keys()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +28,7 @@ M2 = Mesh({"x": 2})
 
 
 def compile_on_two(
-    fn: Callable[..., Any], cuts: dict[tuple[int, ...], str], goal: str, dtype: str = "i32",
+    fn: Callable[..., Any], cuts: Mapping[Any, str], goal: str, dtype: str = "i32",
     target: Any = "cpu",
 ) -> Any:  # fmt: skip
     specs = [
@@ -69,9 +69,10 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_blocks_lie_in_the_memory_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = in_blocks(monkeypatch, [4], dim=0)
+    chosen = in_blocks(monkeypatch, [(2, 1, 1)], dim=0)
     dtype = "f32" if name == "norm" else "i32"
-    exe = compile_on_two(*PROGRAMS[name], dtype=dtype)
+    fn, cuts, goal = PROGRAMS[name]
+    exe = compile_on_two(fn, cuts, goal, dtype)
     assert chosen
     inside = [b for b in exe.plan.buffers.values() if b.within]
     assert inside
@@ -88,7 +89,7 @@ def test_blocks_lie_in_the_memory_of_the_whole(name: str, monkeypatch: pytest.Mo
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_programs_in_blocks_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = in_blocks(monkeypatch, [2, 3, 4], seed=len(name))
+    chosen = in_blocks(monkeypatch, [2, 3, (3, 1), (1, 2, 4, 1)], seed=len(name))
     exe = compiled.__wrapped__(name, objective="time")
     given = arguments(name)
     found, wanted = (flatten(v)[1] for v in (exe(*given), exe.meaning(*given)))
@@ -124,7 +125,7 @@ def test_what_is_not_the_function_is_refuted(monkeypatch: pytest.MonkeyPatch) ->
     fn, cuts, goal = PROGRAMS["scatter"]
     exe = compile_on_two(fn, cuts, goal)
     specs = [axe.Spec(s, "i32") for s in cuts]
-    assert axe.equivalent(lambda x, w: (x @ w) * 2, exe.plan, *specs).counterexample is not None
+    assert isinstance(axe.equivalent(lambda x, w: (x @ w) * 2, exe.plan, *specs), axe.Refuted)
     assert not isinstance(axe.equivalent(fn, exe.plan, *specs, budget=1), axe.Refuted)
 
 
@@ -141,12 +142,12 @@ def test_blocks_are_taken_where_they_pay() -> None:
     plain = min(t.cost for t in plans.tried.values() if not t.regions)
     assert exe.cost["time_s"] == plans.best.cost < 0.95 * plain
     said = exe.explain()
-    assert f"in {plans.best.regions[0].n_blocks} blocks of" in said
-    assert "in 2 blocks" in said
+    assert "in blocks of" in said
+    assert "in blocks 1:1" in said
     sums = [s.time_s for s in exe.schedule.graph.steps]
     assert plans.best.least_s <= exe.cost["time_s"] < sum(sums)
     order = [
-        s.name for s in exe.plan.steps if exe.plan.is_sent(s) or not isinstance(s, ExchangeStep)
+        s.name for s in exe.plan.steps if not isinstance(s, ExchangeStep) or exe.plan.is_sent(s)
     ]
     first = next(n for n, name in enumerate(order) if name.startswith("m"))
     assert any(name.startswith("k0") for name in order[first:])  # kernels after an exchange began
@@ -201,8 +202,8 @@ def test_a_block_needs_blocks_of_what_it_reads() -> None:
                         rest = np.setdiff1d(np.arange(array.shape[e]), rows)
                         np.moveaxis(array, e, 0)[rest] = 5
                 first, second = (evaluate_node(node, g) for g in (given, other))
-                same = (np.take(v, rows, axis=dim) for v in (first, second))
-                assert np.array_equal(*same), (node, dim)
+                one, two = (np.take(v, rows, axis=dim) for v in (first, second))
+                assert np.array_equal(one, two), (node, dim)
     assert counted > 20
 
 
@@ -226,9 +227,7 @@ def test_blocks_that_do_not_lie_as_they_say_are_refused(monkeypatch: pytest.Monk
     assert "on a rank" in refused(within="")
     assert "lies within" in refused(within=inside[0].name)
     assert "lies within" in refused(within="nothing")
-    assert "lies within" in refused(within=plan.inputs[0]) or "writes to" in refused(
-        within=plan.inputs[0]
-    )
+    assert "reaches behind" in refused(within=plan.inputs[0])
     moved = _moved(plan, inside)
     with pytest.raises(ScheduleError, match="moves something"):
         moved.prove()

@@ -114,6 +114,7 @@ def test_products_of_any_operands(seed: int) -> None:
     target = rng.choice([trn1, trn2, trn3])
     deep = rng.choice([0, 0, 128, 256])
     sizes = {"rows": rng.choice([128, 256]), "cols": rng.choice([512, 1024]), "deep": deep}
+    sizes["held"] = rng.randrange(2)
     kernel, buffers = gemm(contraction(space), "k", target, sizes)
     wanted = {"c": laid(c, (*shape[:3], 1), want)}
     agree(run(kernel, buffers, arrays, target), wanted, TOLERANCE[dtype])

@@ -36,7 +36,8 @@ def gemm(c: Contraction, names: Names, target: Target, parameters: Mapping[str, 
         c: what to compute.
         names: of the kernel that it is written in.
         target: the machine.
-        parameters: "rows" and "cols" of a block, and "deep", its depth; 0 for all of it.
+        parameters: "rows" and "cols" of a block, and "deep", its depth; 0 for all of it; "held",
+            whether sums over parts of the depth stay in PSUM.
 
     Raises:
         DispatchError: something that no instruction computes.
@@ -67,7 +68,7 @@ class Gemm:
         self.bank = psum.bank_bytes // DTYPES["f32"].itemsize
         self.rows = min(parameters["rows"], -(-c.extent(c.m) // self.part) * self.part)
         self.cols = parameters["cols"]
-        self.deep = parameters["deep"]
+        self.deep, self.held_sums = parameters["deep"], bool(parameters.get("held"))
         self.begin: dict[int, Int] = {}
 
     def write(self) -> None:
@@ -332,20 +333,28 @@ class Gemm:
 
     def sums(self, lefts: Sequence[list[Held]], rights: Sequence[list[Held]],
               of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> list[ir.Buffer]:  # fmt: skip
-        c, (at, rows), (there, cols) = self.c, of_rows, of_cols
-        shape = self._shape(m=rows, n=cols)
+        c, shape = self.c, self._shape(m=of_rows[1], n=of_cols[1])
         found = []
         for left, right in zip(lefts, rights, strict=True):
             acc = self.k.psum("acc", "f32", shape, rows_of(shape, c.m))
-            out = self.matrix(acc, (c.m, c.n), {})
-            self._accumulate(
-                [d for d in c.depth if c.extent(d) > 1], {}, 0,
-                lambda more, started, left=left, right=right, out=out: self._gemms(  # type: ignore[misc]
-                    left, right, out, {**more, c.m: span(at, rows)},
-                    {**more, c.n: span(there, cols)}, started),
-            )  # fmt: skip
+            self._summed(left, right, acc.all, of_rows, of_cols, 0)
             found.append(acc)
         return found
+
+    def _summed(
+        self, left: Sequence[Held], right: Sequence[Held], acc: ir.View,
+        of_rows: tuple[Int, int], of_cols: tuple[Int, int], start: Int,
+    ) -> None:  # fmt: skip
+        """Products over a part of the depth that begins so far in, into sums."""
+        c = self.c
+        out = ir.View(acc.buffer, acc.begin, acc.extent, (c.m, c.n))
+        before: Int = min(start, 1) if isinstance(start, int) else start
+        self._accumulate(
+            [d for d in c.depth if c.extent(d) > 1], {}, before,
+            lambda more, started: self._gemms(
+                left, right, out, {**more, c.m: span(*of_rows)}, {**more, c.n: span(*of_cols)},
+                started),
+        )  # fmt: skip
 
     def _accumulate(self, dims: Sequence[int], more: Mapping[int, Int], started: Int,
                     body: Callable[[Mapping[int, Int], Int], None]) -> None:  # fmt: skip
@@ -379,19 +388,9 @@ class Gemm:
             region.store(t, cell)
 
     def _blocked(self, of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> None:
-        """A block whose sums over parts of the depth are added up in SBUF."""
+        """A block whose sums over parts of the depth stay in PSUM, or are added up in SBUF."""
         c, k, (row, rows), (col, cols) = self.c, self.k, of_rows, of_cols
-        parts = -(-rows // self.part)
-        tall = self.part if parts > 1 else rows
-        shape = self._shape(m=parts * tall, n=cols)
-        blocks: list[Block] = [() for _ in shape]
-        if cols > 1:
-            blocks[c.n] = (Iter(cols, 1, FREE),)
-        high = [Iter(parts, cols, FREE)] if parts > 1 else []
-        blocks[c.m] = (*high, Iter(tall, 1, PARTITION)) if tall > 1 else tuple(high)
-        totals = [k.sbuf("total", "f32", shape, Placement(tuple(blocks))) for _ in c.products]
-        for total in totals:
-            k.fill(total.all, 0.0)
+        totals = self._totals(rows, cols)
 
         def part_of(total: ir.Buffer, at: Int, some: int, there: Int, n: int) -> ir.View:
             return total[self.index(total, {c.m: span(at, some), c.n: span(there, n)})]
@@ -401,31 +400,69 @@ class Gemm:
             rights = self._sides("b", 2, c.n, col, cols, start, length)
 
             def bank(at: Int, some: int, there: Int, n: int) -> None:
-                sums = self.sums(lefts, rights, (at, some), (there, n))
-                for total, acc in zip(totals, sums, strict=True):
-                    view = part_of(total, at, some, there, n)
-                    k.map(Apply("add", (arg(0), arg(1))), view, view, acc.all)
+                parts = [part_of(total, at, some, there, n) for total in totals]
+                if self.held_sums:
+                    for left, right, part in zip(lefts, rights, parts, strict=True):
+                        self._summed(left, right, part, (at, some), (there, n), start)
+                    return
+                for part, acc in zip(
+                    parts, self.sums(lefts, rights, (at, some), (there, n)), strict=True
+                ):
+                    k.map(Apply("add", (arg(0), arg(1))), part, part, acc.all)
 
             pieces(k, rows, self.part, "mi", lambda at, some: pieces(
                 k, cols, self.bank, "ni", lambda there, n: bank(at, some, there, n)))  # fmt: skip
 
         pieces(k, c.extent(c.k), self.deep, "kb", deeper)
 
-        def finish(at: Int, some: int) -> None:
+        def finish(at: Int, some: int, there: Int, n: int) -> None:
             given = {
-                n: Tile(part_of(total, at, some, 0, cols), "f32")
-                for (n, _, _), total in zip(c.products, totals, strict=True)
+                i: Tile(part_of(total, at, some, there, n), "f32")
+                for (i, _, _), total in zip(c.products, totals, strict=True)
             }
-            self._finish(given, (row + at, some), (col, cols))
+            self._finish(given, (row + at, some), (col + there, n))
 
-        pieces(k, rows, self.part, "mi", finish)
+        wide = self.bank if self.held_sums else cols
+        pieces(k, rows, self.part, "mi", lambda at, some: pieces(
+            k, cols, wide, "ni", lambda there, n: finish(at, some, there, n)))  # fmt: skip
+
+    def _totals(self, rows: int, cols: int) -> list[ir.Buffer]:
+        """A block of sums for every product: of zeros in SBUF, or in banks of PSUM."""
+        c, parts = self.c, -(-rows // self.part)
+        tall = self.part if parts > 1 else rows
+        wide = -(-cols // self.bank) * self.bank if self.held_sums else cols
+        shape = self._shape(m=parts * tall, n=wide)
+        blocks: list[Block] = [() for _ in shape]
+        if cols > 1:
+            blocks[c.n] = (Iter(wide, 1, FREE),)
+        high = [Iter(parts, wide, FREE)] if parts > 1 else []
+        blocks[c.m] = (*high, Iter(tall, 1, PARTITION)) if tall > 1 else tuple(high)
+        memory = "psum" if self.held_sums else "sbuf"
+        totals = [
+            self.k.tile(memory, "total", "f32", shape, Placement(tuple(blocks))) for _ in c.products
+        ]
+        for total in () if self.held_sums else totals:
+            self.k.fill(total.all, 0.0)
+        return totals
+
+
+def banks(rows: int, cols: int, c: Contraction, target: Target) -> int:
+    """Banks of PSUM that the sums of a block of every product take."""
+    psum = target.memory("psum")
+    wide = psum.bank_bytes // DTYPES["f32"].itemsize
+    return len(c.products) * -(-rows // psum.extents[0]) * -(-cols // wide)
 
 
 def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
-    """Blocks to choose among: those that read the operands least, as figures say it, first."""
+    """Blocks to choose among: those that read the operands least, as figures say it, first.
+
+    Sums of a block whose depth is read in parts stay in PSUM where they fit into its banks. Where
+    they take more than half of them, the next block's wait for them: sums in SBUF are offered too.
+    """
     m, n, k = (c.extent(d) for d in (c.m, c.n, c.k))
     most, size = target.memory("sbuf").place_bytes, 2
     part = target.memory("psum").extents[0]
+    most_banks = target.memory("psum").place_bytes // target.memory("psum").bank_bytes
     deeper = prod(c.extent(d) for d in c.depth)
     found: list[tuple[float, dict[str, int]]] = []
     for rows in target.sizes("block_rows"):
@@ -439,7 +476,12 @@ def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
                 if held > most:
                     continue
                 again = m * k * (-(-n // cols) if deep else 1) + n * k * -(-m // rows)
-                found.append((again, {"rows": rows, "cols": cols, "deep": deep}))
+                taken = banks(min(rows, m), min(cols, n), c, target)
+                ways = (0,) if not deep or taken > most_banks else (1, 0)
+                found += [
+                    (again, {"rows": rows, "cols": cols, "deep": deep, "held": way})
+                    for way in (ways if 2 * taken > most_banks else ways[:1])
+                ]
     found.sort(key=lambda x: x[0])
     return [p for _, p in found]
 
