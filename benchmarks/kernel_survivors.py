@@ -226,7 +226,8 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is stored nowhere",
-        "another fill", r"^copy (x|b|w|bias)_1\[", f"{PRODUCTS}|short rows|cells.*|transpose by .*",
+        "another fill", r"^copy (x|a|b|w|bias)_1\[",
+        f"{PRODUCTS}|short rows|cells.*|transpose by .*|halves .*",
     ),
     Reason(
         "Depths outside meet the zeros that fill the other operand; rows and columns outside are"
