@@ -123,6 +123,15 @@ def _clustered_product() -> Subject:
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
 
 
+def _split_product() -> Subject:
+    """Two CTAs of a cluster share the steps of one tile: an odd number, the last one a tail."""
+    m, n, k = 64, 32, 152
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
 def _streaming(m: int, s: int, e: int, q: int, tiling: stream.Tiling) -> Subject:
     """Softmax-weighted values, and a residual; the last chunk has a tail."""
     scale = 3.0
@@ -289,7 +298,7 @@ def _apart_cells() -> Subject:
 
 def _halves_of_heads() -> Subject:
     """Both halves of rows by angles of a slower dim: two results of one buffer, tiles of 3 dims."""
-    length, heads, half = 9, 3, 24
+    length, heads, half = 3, 3, 24
     x, angles = normal(length, heads, 2 * half), normal(length, half, seed=1, dtype=np.float32)
     strides = heads * 2 * half, 2 * half, 1
     parts = [Operand(name, "f16", strides, at) for name, at in (("a", 0), ("b", half))]
@@ -309,13 +318,13 @@ def _halves_of_heads() -> Subject:
     return Subject(kernel, arrays, {"y": a + b * w, "z": b - a * w})
 
 
-def _turned(rows: int, cols: int, lanes: int = 4) -> Subject:
+def _turned(rows: int, cols: int) -> Subject:
     x = normal(2, rows, cols).swapaxes(1, 2)
     arrays = {"x": x, "out": np.zeros((2, cols, rows), np.float16)}
     tensors = (
         Operand("x", "f16", (rows * cols, 1, cols)), Operand("out", "f16", (rows * cols, rows, 1))
     )  # fmt: skip
-    kernel = turn((2, cols, rows), [tensors[0]], [(tensors[1], X)], (1, 1), lanes=lanes)
+    kernel = turn((2, cols, rows), [tensors[0]], [(tensors[1], X)], (1, 1))
     return Subject(kernel, arrays, {"out": _wide(x)})
 
 
@@ -325,6 +334,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "unaligned product": _unaligned_product,
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
+    "split product": _split_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(
@@ -342,6 +352,5 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "cells of rows apart": _apart_cells,
     "halves of heads": _halves_of_heads,
     "transpose by matrices": lambda: _turned(72, 136),
-    "transpose by long rows": lambda: _turned(136, 72, 16),
     "transpose by elements": lambda: _turned(40, 33),
 }

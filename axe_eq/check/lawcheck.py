@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.check.lawpattern import names_in
 from axe_eq.check.lawsample import Sample, Sampler
 from axe_eq.check.lawwild import wilder
 from axe_eq.check.opcheck import check_operators
-from axe_eq.egraph.compile import analyses_in
+from axe_eq.egraph.compile import analyses_in, variables_in
 from axe_eq.egraph.normal import Normalizer
 from axe_eq.egraph.session import Session
 from axe_eq.errors import AxeError, cause, raised_at
@@ -176,7 +175,7 @@ def _unbound(law: Law) -> str:
     """Parameters that the left side does not have: as a rewrite, the law cannot know them."""
     if law.normal:
         return ""
-    known = names_in(law.pattern().left)
+    known = variables_in(law.pattern().left)
     return ", ".join(name for name, _ in law.params if name not in known)
 
 

@@ -14,10 +14,10 @@ from math import prod
 from typing import Any
 
 from axe_eq.check.lawkinds import Misfit, fits, operand_kinds
-from axe_eq.check.lawpattern import listed, names_in
 from axe_eq.check.scansample import draw_scan, scanned_kinds
 from axe_eq.check.schedulesample import ARGUMENTS, Fact, draw_facts, stating
 from axe_eq.check.selsample import sample_selector, shapes_for
+from axe_eq.egraph.compile import variables_in
 from axe_eq.errors import AxeError
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.terms import LAYOUT, encode
@@ -25,7 +25,20 @@ from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text
 from axe_eq.program.sigalg import elementwise
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
-from axe_eq.program.terms import ARGS, VALUE, In, Op, Scan, Sel, args, op, operands, sel, type_of
+from axe_eq.program.terms import (
+    ARGS,
+    VALUE,
+    Cons,
+    In,
+    Op,
+    Scan,
+    Sel,
+    args,
+    op,
+    operands,
+    sel,
+    type_of,
+)
 from axe_eq.program.types import DTYPES, ValueType, held, value_type
 from axe_eq.rule.law import Instance, Law, Pattern
 from axe_eq.rule.term import INT, STR, Expr, Ground, Sort, Term, Undefined, Var
@@ -142,7 +155,7 @@ class Maker:
         of = pattern.args[0]
         is_new = self.is_free(of)
         # Where the operands speak of a signature, it must be there before them.
-        first = not is_new or of.name in names_in(pattern.args[2])
+        first = not is_new or of.name in variables_in(pattern.args[2])
         if is_new:
             given = [None] * len(parts) if first else parts
             sig, terms = self.new_signature(declared, given, wanted, shape, at)
@@ -431,6 +444,15 @@ class Maker:
         other = op(make([range_of(rank), []], range(rank)).text, "mul", inner, number)
         how = self.draw.pick(f"{at}.how", ("add", "sub", "mul"))
         return op(elementwise(rank, 2).text, how, other, inner)
+
+
+def listed(pattern: Any) -> tuple[list[Any], Any]:
+    """The operands that a pattern lists, and the parameter for the others, if any."""
+    parts = []
+    while isinstance(pattern, Term) and pattern.symbol is Cons:
+        parts.append(pattern.args[0])
+        pattern = pattern.args[1]
+    return parts, pattern if isinstance(pattern, Var) else None
 
 
 def range_of(rank: int) -> tuple[Affine, ...]:

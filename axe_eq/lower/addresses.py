@@ -78,6 +78,7 @@ def elements_of(layout: Layout, places: Sequence[Cell], shape: Sequence[int]) ->
 def redigited(digits: Sequence[Digit], extents: Sequence[int]) -> list[Digit]:
     """An index in digits of other extents, slow to fast, of the same number of indices.
 
+    >>> from axe_eq.kernel.cells import arg
     >>> [str(c) for c, _ in redigited([(arg(0), 8)], (2, 4))]
     ['floor_divide(x0, 4)', 'remainder(x0, 4)']
     """

@@ -417,15 +417,87 @@ def _runs_run(params: Params, arrays: Sequence[Array]) -> Array:
         return np.repeat(wide.astype(of.numpy), params[2]).reshape(params[0])
 
 
+# -- parameters for tests -------------------------------------------------------------------------
+
+Rng = np.random.Generator
+
+
+def _one(rng: Rng, options: Sequence[int]) -> int:
+    return options[int(rng.integers(len(options)))]
+
+
+def _an_axis(rng: Rng, types: Types) -> int:
+    return _one(rng, range(types[0].rank))
+
+
+def _a_value(rng: Rng, name: str) -> float:
+    """A small constant of a dtype."""
+    value = _one(rng, [0, 1] if DTYPES[name].kind == "b" else [-1, 0, 1, 2])
+    typed: dict[str, Callable[[int], float]] = {"f": float, "b": bool, "i": int}
+    return typed[DTYPES[name].kind](value)
+
+
+def _sample_part(rng: Rng, extent: int) -> tuple[int, int, int] | None:
+    if rng.random() < 0.4:
+        return None
+    start, step = _one(rng, range(extent)), _one(rng, [-2, -1, 1, 1, 2])
+    room = (extent - 1 - start if step > 0 else start) // abs(step) + 1
+    return start, step, _one(rng, range(1, room + 1))
+
+
+def _sample_slice(rng: Rng, types: Types) -> Params:
+    return (tuple(_sample_part(rng, extent) for extent in types[0].shape),)
+
+
+def _sample_flip(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    return (tuple(d for d in range(types[0].rank) if d == axis or rng.random() < 0.3),)
+
+
+def _sample_pad(rng: Rng, types: Types) -> Params:
+    widths = tuple((_one(rng, [0, 1]), _one(rng, [0, 0, 2])) for _ in types[0].shape)
+    return widths, _a_value(rng, types[0].dtype)
+
+
+def _sample_split(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    factors = [f for f in (1, 2, 3, 4) if types[0].shape[axis] % f == 0]
+    return axis, (-1, _one(rng, factors))
+
+
+def _sample_parts(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    return axis, _one(rng, range(1, types[0].shape[axis] + 2))
+
+
+def _sample_merge(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    return axis, _one(rng, range(1, types[0].rank - axis + 1))
+
+
+def _sample_repeat(rng: Rng, types: Types) -> Params:
+    return _an_axis(rng, types), _one(rng, [1, 2, 3])
+
+
+def _sample_join(rng: Rng, types: Types) -> Params:
+    return (_an_axis(rng, types),)
+
+
+def _sample_iota(rng: Rng, types: Types) -> Params:
+    name = list(DTYPES)[int(rng.integers(len(DTYPES)))]
+    return _one(rng, [1, 2] if DTYPES[name].kind == "b" else [1, 2, 3, 4, 6]), name
+
+
+def _sample_full(rng: Rng, types: Types) -> Params:
+    name = list(DTYPES)[int(rng.integers(len(DTYPES)))]
+    rank = _one(rng, [0, 0, 1, 2, 3])
+    return tuple(_one(rng, [1, 2, 3, 4]) for _ in range(rank)), _a_value(rng, name), name
+
+
 # -- declarations ---------------------------------------------------------------------------------
 
 
 Places = Mapping[int, int]
-
-
-def _sample_parts(rng: np.random.Generator, types: Types) -> Params:
-    axis = int(rng.integers(types[0].rank))
-    return axis, int(rng.integers(1, types[0].shape[axis] + 2))
 
 
 def _placed_axis(params: Params, places: Places, rank: int) -> Params:
@@ -453,34 +525,37 @@ def _declare() -> None:
 
     concat: Callable[..., Array] = lambda p, a: np.concatenate(a, axis=p[0])  # noqa: E731
     flip: Callable[..., Array] = lambda p, a: np.flip(a[0], p[0])  # noqa: E731
-    add("slice", 1, _slice_shape, _slice_run, _slice_pull, placed=_placed_each(None),
+    add("slice", 1, _slice_shape, _slice_run, _slice_pull, sample=_sample_slice,
+        placed=_placed_each(None),
         propose=samples.propose_slice, operands=samples.slice_operands)  # fmt: skip
-    add("flip", 1, _flip_shape, flip, _flip_pull,
+    add("flip", 1, _flip_shape, flip, _flip_pull, sample=_sample_flip,
         placed=lambda p, places, rank: (tuple(places[axis] for axis in p[0]),),
         propose=samples.propose_flip, operands=samples.flip_operands)  # fmt: skip
-    add("concat", None, _concat_shape, concat, _concat_pull, placed=_placed_axis,
-        regroup=lambda p, t: (join_text("concat", *p),),
+    add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join,
+        placed=_placed_axis, regroup=lambda p, t: (join_text("concat", *p),),
         propose=samples.propose_concat, operands=samples.concat_operands)  # fmt: skip
     add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1],
-        held=lambda p, t: (p[0], held(p[1], t[0].dtype)), placed=_placed_each((0, 0)),
+        held=lambda p, t: (p[0], held(p[1], t[0].dtype)), sample=_sample_pad,
+        placed=_placed_each((0, 0)),
         propose=samples.propose_pad, operands=samples.pad_operands)  # fmt: skip
     add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse, uniform=True,
-        placed=_placed_axis, propose=samples.propose_split,
-        operands=samples.split_operands)  # fmt: skip
+        sample=_sample_split, propose=samples.propose_split,
+        operands=samples.split_operands, placed=_placed_axis)  # fmt: skip
     add("parts", 1, _parts_shape, _parts_run, _parts_pull, cut=lambda p: p, uniform=True,
         sample=_sample_parts, placed=_placed_axis)  # fmt: skip
     add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse, uniform=True,
-        placed=_placed_axis, propose=samples.propose_merge,
-        operands=samples.merge_operands)  # fmt: skip
-    add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, placed=_placed_axis,
-        propose=samples.propose_repeat, operands=samples.repeat_operands)  # fmt: skip
+        sample=_sample_merge, propose=samples.propose_merge,
+        operands=samples.merge_operands, placed=_placed_axis)  # fmt: skip
+    add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, sample=_sample_repeat,
+        propose=samples.propose_repeat, operands=samples.repeat_operands,
+        placed=_placed_axis)  # fmt: skip
     add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True,
-        regroup=_interleave_regroup, placed=_placed_axis, propose=samples.propose_interleave,
-        operands=samples.interleave_operands)  # fmt: skip
-    add("iota", 0, _iota_shape, _iota_run, counts=True,
+        regroup=_interleave_regroup, sample=_sample_join, propose=samples.propose_interleave,
+        operands=samples.interleave_operands, placed=_placed_axis)  # fmt: skip
+    add("iota", 0, _iota_shape, _iota_run, counts=True, sample=_sample_iota,
         propose=samples.propose_iota, operands=samples.no_operands)  # fmt: skip
     add("full", 0, _full_shape, _full_run, fill=lambda p: p[1],
-        held=lambda p, t: (p[0], held(p[1], dtype(p[2]).name), p[2]),
+        held=lambda p, t: (p[0], held(p[1], dtype(p[2]).name), p[2]), sample=_sample_full,
         propose=samples.propose_full, operands=samples.no_operands)  # fmt: skip
     add("runs", 0, _runs_shape, _runs_run)
 

@@ -7,7 +7,7 @@ of its buffers, races and stray accesses included; see `axe_eq.kernel.threads.in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from axe_eq.debug import progress
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import of_their_own
-from axe_eq.program.types import Array
+from axe_eq.program.types import Array, bits_of
 from axe_eq.schedule.contents import same, shared
 from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.target import Target
@@ -23,24 +23,22 @@ from axe_eq.target import Target
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
 
-BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
 
 class Interpreter(Protocol):
     """What a target family brings to run its lowered kernels without the machine."""
 
     def run(
         self,
-        step: KernelStep | MoveStep | Launch,
+        step: KernelStep | MoveStep,
         graph: ScheduleGraph,
         target: Target,
         arrays: Mapping[str, Array],
         order: int = 0,
     ) -> Mapping[str, Array]:
-        """Lower one call and run it.
+        """Lower one step and run it.
 
         Args:
-            step: a kernel or a move; a launch, where the family's emitter joins kernels.
+            step: a kernel or a move.
             graph: the schedule graph that it stands in.
             target: the machine.
             arrays: the value of every buffer that it reads, in its logical shape.
@@ -53,6 +51,15 @@ class Interpreter(Protocol):
         Raises:
             AxeError: it cannot be lowered, or does what no kernel may (a race, a stray access).
         """
+
+
+class CallInterpreter(Interpreter, Protocol):
+    """An interpreter of a family whose emitter joins kernels to calls."""
+
+    def call(
+        self, launch: Launch, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        """Run the kernels of a launch as the one that they are; as `run` otherwise."""
 
 
 def interpreter_of(packs: Iterable[Pack], family: str) -> Interpreter | None:
@@ -114,6 +121,9 @@ def _interpreted(
             )
         reads = {a.buffer: held[a.buffer] for a in graph.accesses(step)[0]}
         progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}")
+        if isinstance(step, Launch):  # which an emitter's family has alone
+            held |= cast("CallInterpreter", interpreter).call(step, graph, target, reads)
+            continue
         made = interpreter.run(step, graph, target, reads)
         for order in range(1, orders):
             progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}, order {order}")
@@ -162,20 +172,12 @@ def _check_orders(orders: int) -> None:
 
 
 def _check_same(
-    step: KernelStep | MoveStep | Launch,
-    first: Mapping[str, Array],
-    other: Mapping[str, Array],
-    order: int,
+    step: KernelStep | MoveStep, first: Mapping[str, Array], other: Mapping[str, Array], order: int
 ) -> None:
     for name, value in first.items():
-        differ = np.argwhere(_bits(value) != _bits(other[name]))
+        differ = np.argwhere(bits_of(value) != bits_of(other[name]))
         if differ.size:
             at = tuple(int(i) for i in differ[0])
             values = f"{value[at]} and in order {order} {other[name][at]}"
             raise ScheduleError(f"kernel {step.name}", f"gives {values} at {at} of {name}",
                                 "the same in every order")  # fmt: skip
-
-
-def _bits(value: Array) -> Array:
-    """Equal exactly where the bits are: NaN is itself, -0.0 is not 0.0."""
-    return np.ascontiguousarray(value).view(BITS[value.dtype.itemsize]).reshape(value.shape)

@@ -213,8 +213,8 @@ class Target:
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
-        kept: in which layouts beside dense row-major its first memory may keep values, see `KINDS`
-            in `axe_eq.schedule.kept`.
+        kept: in which layouts beside dense row-major its first memory may keep values: `KINDS` of
+            `axe_eq.schedule.kept`, or forms of blocks, see `kept_layouts` there.
         source: where the figures come from.
         corrections: by what a schedule's estimates are multiplied, by its name, or its name and an
             instruction row ("register_products mma.f16"), as measurements on one machine say.

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
 from math import prod
+from operator import mul
 from typing import Any
 
 from axe_eq.program.ops import join_text
@@ -68,11 +69,7 @@ def reshaped(of: View, new: tuple[int, ...]) -> View:
         Apart: they cut its digits unevenly.
     """
     digits = [d for dim in of.outer for d in dim]
-    ends, end = [], 1
-    for extent in reversed(new):
-        end *= extent
-        ends.append(end)
-    of, digits = refined(of, digits, ends)
+    of, digits = refined(of, digits, accumulate(reversed(new), mul))
     dims: list[tuple[int, ...]] = []
     at = len(digits)
     for extent in reversed(new):

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
+from axe_eq.errors import LayoutError
+from axe_eq.layout import common_refinement
 from axe_eq.program.ops import SELECTORS, join_text, split_text
 from axe_eq.program.signature import make, plain
 from axe_eq.program.types import value_type
@@ -231,8 +232,9 @@ def _regrouped(axis: int, factors: tuple[int, ...], merged: Shape) -> Pair | Non
     wanted = (total // math.prod(factors[1:]), *factors[1:])
     if 1 in (*wanted, *merged):
         return None
-    finest = _refine(wanted, merged)
-    if finest is None:
+    try:
+        finest = list(common_refinement([wanted, merged]))
+    except LayoutError:
         return None
     split, joined = _one_group(merged, finest), _one_group(wanted, finest)
     if split is None or joined is None:
@@ -241,17 +243,6 @@ def _regrouped(axis: int, factors: tuple[int, ...], merged: Shape) -> Pair | Non
     return join_text("merge", axis + start, len(group)), join_text(
         "split", axis + at, (-1, *parts[1:])
     )
-
-
-def _refine(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
-    """The coarsest list of extents of which both lists are groupings, or None."""
-    cuts = {math.prod(a[i:]) for i in range(1, len(a))} | {
-        math.prod(b[i:]) for i in range(1, len(b))
-    }
-    ends = [math.prod(a), *sorted(cuts, reverse=True), 1]
-    if any(hi % lo for hi, lo in pairwise(ends)):
-        return None
-    return [hi // lo for hi, lo in pairwise(ends)]
 
 
 def _one_group(coarse: Sequence[int], finest: list[int]) -> tuple[int, list[int]] | None:

@@ -98,7 +98,8 @@ class _Figures:
         reduced = reductions(self.forest, order, picks, len(roots))
         positions = self._positions()
         structured = any(c.structured for c in self.products)
-        read, looked = self._read(), sum(bool(s.looked) for _, s in self.moves)
+        said, looked = self._read(), sum(bool(s.looked) for _, s in self.moves)
+        unread, beside = (said, _Read()) if isinstance(said, str) else ("", said)
         return Summary(
             tuple(sorted(loop_extents(self.forest, roots, order, picks).items())),
             tuple(sorted(loads, key=_load_order)),
@@ -113,12 +114,12 @@ class _Figures:
             n_positions=positions,
             n_parts=self._parts(),
             order=_order(stores[0]),
-            unread=read if isinstance(read, str) else "",
+            unread=unread,
             n_reads=self._reads() if self.moves else len(loads),
             n_outside=self._outside() if len(roots) > 1 else 0,
-            n_looked=looked if isinstance(read, str) else max(looked, read.looked),
+            n_looked=max(looked, beside.looked),
             n_ended=sum(s.cut is not None for _, s in self.moves),
-            n_scanned=0 if isinstance(read, str) else read.scanned,
+            n_scanned=beside.scanned,
             scans=self.scans,
             monoids=monoids(order, picks),
             cells=self._cells() if self.products else 0.0,

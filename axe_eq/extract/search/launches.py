@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol, runtime_checkable
 
 from axe_eq.lower.candidate import Joined
 from axe_eq.schedule.graph import KernelStep, Launch, ScheduleGraph, Step
 from axe_eq.target import Target
 
 
+@runtime_checkable
 class Joiner(Protocol):
     """What an emitter brings that writes several kernels as one call."""
 
@@ -34,15 +35,15 @@ class Joiner(Protocol):
         """
 
 
-def launched(graph: ScheduleGraph, builder: Any, target: Target) -> ScheduleGraph:
+def launched(graph: ScheduleGraph, builder: Joiner, target: Target) -> ScheduleGraph:
     """A schedule of one device with kernels joined to calls, one after another, where it pays.
 
     Args:
         graph: of kernels that can be built.
-        builder: the target's emitter; what joins nothing leaves the graph as it is.
+        builder: the target's emitter, which joins kernels.
         target: the machine.
     """
-    if not hasattr(builder, "join") or len(graph.kernels) < 2:
+    if len(graph.kernels) < 2:
         return graph
     return _Launches(graph, builder, target).run()
 

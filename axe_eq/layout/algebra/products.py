@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from math import lcm, prod
-from operator import floordiv, mod
+from operator import floordiv, mod, mul
 from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
@@ -100,10 +100,7 @@ def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
         raise LayoutError("common refinement", "of no shapes", "at least one shape")
     cuts: set[int] = set()
     for shape in checked:
-        level = 1
-        for extent in reversed(shape):
-            level *= extent
-            cuts.add(level)
+        cuts.update(accumulate(reversed(shape), mul))
         check_admitted(prod(checked[0]), shape)
     refined: list[int] = []
     below = 1

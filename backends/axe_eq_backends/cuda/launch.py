@@ -243,7 +243,7 @@ class Bound:
         self.is_empty = not shaped.grid
         units = attribute(device, "MULTIPROCESSOR_COUNT")
         few = shaped.loaded.fills_units and not begins_early(shaped.grid, units)
-        self._is_early = not few and not begins_late(shaped.grid, units)
+        self._is_early = not few and not begins_late(shaped.grid)
         self._config: tuple[int, Any] = -1, None  # of the last stream
         self._params: Any = None  # of a graph's node
         self._launch = cu.cuLaunchKernelEx

@@ -125,7 +125,8 @@ class Scanned:
             self.fast, p["vector"], p["scan_along"], p["scan_across"], p["scan_held"]
         )
         outputs = list(zip(t.outputs, self.cells, strict=True))
-        return scan_rows(t.shape, t.operands, self.prefixes, outputs, tiling, name)
+        problem = Problem(tuple(t.shape), 1, t.operands, [], outputs)
+        return scan_rows(problem, self.prefixes, tiling, name)
 
 
 def _step_s(target: Target, tiling: scans.ScanTiling) -> float:

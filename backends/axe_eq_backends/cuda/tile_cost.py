@@ -287,8 +287,8 @@ def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> N
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
     added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
-    begin = figure("product_begin_s")
-    begin = np.where(split > 1, (begin + added) * rounds, begin)  # tiles are one after the other
+    once = figure("product_begin_s")
+    begin = np.where(split > 1, (once + added) * rounds, once)  # tiles are one after the other
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
     late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
     columns.time_s = target.launch_s + np.maximum(computed, paced) + begin + late

@@ -22,6 +22,7 @@ from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import Columns, Summary, Work, flops, grid_of, traffic
 from axe_eq.target import Target
+from axe_eq_backends.nki.instrs import WIDENED
 from axe_eq_backends.nki.monoids import unable
 
 # What writes kernels is imported where it is asked for: most programs are for other machines.
@@ -38,6 +39,7 @@ SHARED = 8
 # Candidates of a cone that go through the timeline: of tiles few differ by what engines overlap.
 MOST_TIMED = {"tiles": 2}
 TIMED = 4  # of other schedules
+WORTHWHILE = 0.98  # of the best one's time: who takes more at least is not timed
 Parameters = Mapping[str, int]
 
 
@@ -107,9 +109,11 @@ def _priced(
     found = list[Candidate]()
     best = inf
     for chosen, m in sorted(made, key=lambda x: x[1].near_s)[: MOST_TIMED.get(schedule, TIMED)]:
-        time_s = m.time_s if m.least_s < best else m.least_s  # which is more than the best takes
-        best = min(best, time_s)
-        found.append(Candidate(chosen, time_s, m.costs))
+        if m.least_s < WORTHWHILE * best:
+            best = min(best, m.time_s)
+            found.append(Candidate(chosen, m.time_s, m.costs))
+        elif m.least_s >= best:
+            found.append(Candidate(chosen, m.least_s, m.costs))
     if not found:
         if first is None:
             raise DispatchError(schedule, "has no candidate", "sizes that fit")
@@ -139,8 +143,9 @@ def _up_to(sizes: Iterable[int], extent: int) -> list[int]:
 
 
 def products_of(target: Target) -> set[str]:
-    """Element types that some row multiplies."""
-    return {d for row in target.rows("gemm") for kinds in row.dtypes for d in kinds[:2]}
+    """Element types that some row multiplies, or holds in another one that it does."""
+    found = {d for row in target.rows("gemm") for kinds in row.dtypes for d in kinds[:2]}
+    return found | {d for d, wide in WIDENED.items() if wide in found}
 
 
 def _beyond_rows(summary: Summary, target: Target) -> str | None:

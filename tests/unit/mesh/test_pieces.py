@@ -20,9 +20,8 @@ from axe_eq.program.ops import SELECTORS, join_text
 from axe_eq.program.types import Array, ValueType, value_type
 from axe_eq.schedule.graph import TileNode
 from tests.unit.mesh.layouts import random_layout
-from tests.unit.mesh.parameters import PARAMETERS
 
-TRIED = list(PARAMETERS)
+TRIED = [n for n in SELECTORS if SELECTORS[n].sample is not None]
 
 
 def drawn(rng: np.random.Generator, name: str) -> list[TileNode]:
@@ -40,7 +39,8 @@ def drawn(rng: np.random.Generator, name: str) -> list[TileNode]:
         types = tuple(value_type(nodes[o].type) for o in operands)
         if types and not types[0].rank:
             continue
-        text = join_text(wanted, *PARAMETERS[wanted](rng, types))
+        assert declared.sample is not None
+        text = join_text(wanted, *declared.sample(rng, types))
         try:
             out = sel_type(text, types)
         except ProgramError:  # a constant that the element type does not hold

@@ -35,7 +35,6 @@ from axe_eq.mesh.steps import LocalStep
 from axe_eq.program.ops import SELECTORS, join_text
 from axe_eq.program.types import ValueType
 from axe_eq.prove.certificates.verdict import ProgramCounterexample
-from tests.unit.mesh.parameters import PARAMETERS
 from tests.unit.mesh.programs import CASES, compiled
 
 M8, M4 = axe.Mesh({"tp": 8}), axe.Mesh({"x": 4})
@@ -391,7 +390,8 @@ def test_selectors_say_how_they_work_on_dims_elsewhere() -> None:
             if name == "lookup":
                 params: Any = (1, (0, 1))
             else:
-                params = PARAMETERS[name](rng, [of] * count)
+                assert declared.sample is not None
+                params = declared.sample(rng, [of] * count)
             moved = declared.run(declared.placed(params, {0: 2, 1: 3}, 4), stacks)
             for at in np.ndindex(3, 2):
                 each = declared.run(params, [s[at] for s in stacks])

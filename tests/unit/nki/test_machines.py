@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import axe_eq as axe
@@ -21,7 +22,7 @@ from axe_eq_backends.nki.schedules.contraction import Contraction, contraction
 from axe_eq_backends.nki.schedules.gemm import banks, sizes
 from axe_eq_backends.nki.space import Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2, trn3
-from tests.unit.nki.levels import gemm, walk
+from tests.unit.nki.levels import gemm, numpy_of, walk
 
 
 def product(m: int, n: int, k: int, dtype: str = "bf16") -> Contraction:
@@ -149,3 +150,12 @@ def test_a_search_takes_what_fits_a_small_sbuf() -> None:
     made = plan(kernel, small)
     assert 0 < made.places.peaks["sbuf"] <= 6144
     assert DTYPES["f32"].itemsize * 512 * 2 <= made.places.peaks["sbuf"]
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn3"])
+def test_factors_of_a_type_that_an_engine_lacks_are_multiplied_in_a_wider_one(target: str) -> None:
+    exe = axe.compile(lambda a, b: a @ b, "9x20:f8e4m3", "20x5:f8e4m3", target=target)
+    draw = np.random.default_rng(0)
+    a, b = (draw.standard_normal(s).astype(numpy_of("f8e4m3")) for s in ((9, 20), (20, 5)))
+    want = (a.astype("f4") @ b.astype("f4")).astype(a.dtype)
+    assert (exe(a, b) == want).all()

@@ -21,12 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import reduce
 from math import gcd, prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import apply, arg
+from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, minimum, var
 from axe_eq.kernel.placement import Iter, Placement, number
 from axe_eq.kernel.threads import ir
@@ -163,8 +162,10 @@ class _Writer:
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
         self.partials: list[ir.Buffer] = []
         if t.split > 1:
-            shape, layout = (t.consumers, self.rows, t.n), _of_threads(t.consumers, self.rows, t.n)
-            self.partials = [k.smem("partials", "f32", shape, layout) for _ in p.products]
+            sums = t.consumers, self.rows, t.n
+            self.partials = [
+                k.smem("partials", "f32", sums, _of_threads(*sums)) for _ in p.products
+            ]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
         layout = (
@@ -417,7 +418,9 @@ class _Writer:
         for rank in range(self.t.split):
             parts.append(k.reg("part", "f32", (self.rows, self.cols), layout).all)
             k.fetch(parts[-1], partial[group, :, columns], rank)
-        added = reduce(lambda a, b: apply("add", a, b), map(arg, range(len(parts))))
+        added: Cell = arg(0)
+        for rank in range(1, len(parts)):
+            added = apply("add", added, arg(rank))
         total = k.reg_like("total", "f32", parts[0]).all
         k.map(added, total, *parts)
         return total

@@ -25,7 +25,7 @@ from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, unit_of
-from axe_eq_backends.cuda.schedules.tensors import Operand, Space, mapped, with_looks
+from axe_eq_backends.cuda.schedules.tensors import Operand, Space, begins, mapped, with_looks
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
 OTHER_REGISTERS = 28  # of a thread: addresses, values of rows, temporaries
@@ -199,13 +199,8 @@ class _Writer:
         outer = self.shape[: self.n_kept - 1]
         counts = (*outer, ceil_div(self.shape[-2], self.t.tile[0]))
         with k.tiles(prod(counts), persistent=False) as number:
-            begin: list[Int] = []
-            rest: Int = number
-            for d, count in reversed(list(enumerate(counts))):
-                size = self.t.tile[0] if d == len(counts) - 1 else 1
-                begin.insert(0, k.let(f"begin{d}", (rest % count if d else rest) * size))
-                rest = rest // count
-            self._tile(begin)
+            sizes = [1] * len(outer) + [self.t.tile[0]]
+            self._tile(begins(k, number, counts, sizes))
         return k.finish()
 
     def _tile(self, begin: list[Int]) -> None:

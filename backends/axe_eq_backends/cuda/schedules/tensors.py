@@ -211,13 +211,7 @@ class Space:
     def begin(self, number: Int, tile: tuple[int, ...]) -> list[Int]:
         """First index of tile `number`, fastest dim first in the numbering."""
         sizes = (*[1] * (len(self.shape) - len(tile)), *tile)
-        counts = [*map(ceil_div, self.shape, sizes)]
-        out: list[Int] = []
-        for d in range(len(counts) - 1, -1, -1):
-            digit = number % counts[d] if d else number
-            out.insert(0, self.k.let(f"begin{d}", digit * sizes[d]))
-            number = number // counts[d]
-        return out
+        return begins(self.k, number, [*map(ceil_div, self.shape, sizes)], sizes)
 
     def view(self, name: str, begin: Sequence[Int], tile: tuple[int, ...]) -> ir.View:
         """The tile's part of a tensor: its tiled dims, without the broadcast ones."""
@@ -297,6 +291,26 @@ class Space:
         mapped(self.k, cell, result.all, values)
         part = result.all[indexed(missing, len(tile))]
         self.k.copy(self.view(out.name, begin, tile), part)
+
+
+def begins(
+    k: ThreadBuilder, number: Int, counts: Sequence[Int], sizes: Sequence[int], whole: int = -1
+) -> list[Int]:
+    """First index of tile `number` along every dim, fastest dim first in the numbering.
+
+    Args:
+        k: where they are named.
+        number: of the tile.
+        counts: tiles along every dim.
+        sizes: of a tile.
+        whole: a dim that no tile cuts.
+    """
+    out: list[Int] = []
+    for d in reversed(range(len(counts))):
+        digit = number % counts[d] if d else number
+        out.insert(0, 0 if d == whole else k.let(f"begin{d}", digit * sizes[d]))
+        number = number // counts[d]
+    return out
 
 
 def mapped(k: ThreadBuilder, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:

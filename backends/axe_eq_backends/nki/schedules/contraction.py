@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import Apply, Cell, Operand
+from axe_eq_backends.nki.instrs import WIDENED
 from axe_eq_backends.nki.space import Count, Space, Sum, Tensor
 
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")
@@ -156,6 +157,7 @@ def factor_of(space: Space, cell: Cell, dtypes: Sequence[str]) -> Factor:
     if len(narrow) == len(dtypes):
         own = _dtype(space, cell)
         dtype = own if own in NARROW else "bf16" if "bf16" in dtypes else "f16"
+        dtype = WIDENED.get(dtype, dtype)
         if own == "f32" and set(dtypes) & {"f8e4m3", "f8e5m2"}:
             dtype = "f16"
     tensor = space.parts[cell.index] if isinstance(cell, Operand) else None
