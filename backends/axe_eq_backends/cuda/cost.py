@@ -19,6 +19,7 @@ import numpy.typing as npt
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import UNIT_LETTERS
 from axe_eq.schedule.summary import (
+    ANY_ALIGNMENT,
     Access,
     Column,
     Columns,
@@ -97,23 +98,13 @@ class TensorCores:
         """One table over all rows and tiles; what a kernel is written by is all in it."""
         sides = as_matrices(summary)
         summary = sides.summary
-        table = _offered(sides, target)
-        figure, chosen = target.figure, dict(table.chosen)
-        block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
-        columns = Columns(block, chosen, table.names, exact=True)
-        chosen["band"] = _band(sides, columns, target)
-        crossing = _smem_traffic(summary, target, columns)
-        rate = table.rate / crossing ** figure("smem_exponent")
-        wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
-        wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
-        matrix = flops(summary.products, summary, columns) / rate * wasted
-        matrix = matrix * _losses(table, target, columns)
-        roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
-        burst = table.rate * figure("burst_over_rate") / crossing ** figure("burst_exponent")
-        _pace(sides, burst, target, columns)
+        tiles = _tiles(_alone(summary), sides.whole, Machine(target))
+        columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
+        roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
+        _pace(summary, tiles, target, columns)
         apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
-        columns.time_s = columns.time_s + apart * figure("apart_store_s")
-        _check(sides, table, target, columns)
+        columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
+        _check(sides, tiles, target, columns)
         return sides.named(columns)
 
 
@@ -321,6 +312,79 @@ def _offered(sides: Matrices, target: Target) -> Table:
     return _table(tuple(rows), tuple(sizes), clusters, depth, store.itemsize)
 
 
+class Machine:
+    """A machine as a key: itself, whatever is equal to it."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Machine) and self.target is other.target
+
+    def __hash__(self) -> int:
+        return id(self.target)
+
+
+class Tiles(NamedTuple):
+    """What a product's tiles take, whatever is computed beside it.
+
+    Attributes:
+        table: the tiles.
+        block, chosen: block sizes and parameters.
+        matrix: seconds of the products, of all units together.
+        waits: seconds that units wait for copies or multiply, one step after the other.
+        lines: bytes of whole lines that copies take from the cache that all units share.
+        ring: bytes of operands in shared memory.
+    """
+
+    table: Table
+    block: dict[str, Column]
+    chosen: dict[str, Column]
+    matrix: Column
+    waits: Column
+    lines: Column
+    ring: Column
+
+
+def _alone(summary: Summary) -> Summary:
+    """A product without what is computed beside it: searches price one with many epilogues."""
+    fed = tuple(a._replace(fast="", passes=1) for a in summary.loads if a.feeds_product)
+    stores = tuple(a._replace(fast="", aligned=ANY_ALIGNMENT) for a in summary.stores)
+    return Summary(summary.extents, fed, stores, summary.products, (), (), (), n_nodes=0)
+
+
+@lru_cache(maxsize=256)
+def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
+    """The tiles of a product that is `_alone`; `whole` as in `Matrices`."""
+    sides, target = Matrices(summary, {}, whole), machine.target
+    table = _offered(sides, target)
+    figure, chosen = target.figure, dict(table.chosen)
+    block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
+    columns = Columns(block, chosen, table.names, exact=True)
+    chosen["band"] = _band(sides, columns, target)
+    crossing = _smem_traffic(summary, target, columns)
+    rate = table.rate / crossing ** figure("smem_exponent")
+    wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
+    wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
+    matrix = flops(summary.products, summary, columns) / rate * wasted
+    matrix = matrix * _losses(table, target, columns)
+    burst = table.rate * figure("burst_over_rate") / crossing ** figure("burst_exponent")
+    n_blocks = blocks(summary, columns)
+    steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
+    rounds = np.ceil(n_blocks / target.n_units)
+    flowing = _stage_bytes(sides, columns, there=True) / figure("tile_unit_bytes_per_s")
+    copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
+    work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
+    multiplied = work * target.n_units / burst
+    power = figure("overlap_power")
+    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
+    lines = _stage_bytes(sides, _of_clusters(columns), there=True, lines=True)
+    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
+    shared = n_blocks * steps * lines / of_cluster
+    ring = _stage_bytes(sides, columns) * chosen["stages"]
+    return Tiles(table, block, chosen, matrix, waits, shared, ring)
+
+
 def _of_clusters(columns: Columns) -> Columns:
     """Blocks that read an operand once: those of a cluster read it together."""
     sizes = {"p": columns.extra["cluster_rows"], "q": columns.extra["cluster_cols"]}
@@ -370,7 +434,7 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
     )
 
 
-def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> None:
+def _pace(summary: Summary, tiles: Tiles, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
     A unit's step takes what it copies, a copy's latency over the slots, or its products at the rate
@@ -379,25 +443,14 @@ def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> N
     them add up.
 
     Args:
-        sides: the product.
-        burst: that rate, of each candidate.
+        summary: the cone.
+        tiles: those of its product.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
-    summary, figure, costs = sides.summary, target.figure, columns.costs
-    power, chosen = figure("overlap_power"), columns.extra
-    n_blocks = blocks(summary, columns)
-    steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
-    rounds = np.ceil(n_blocks / target.n_units)
-    flowing = _stage_bytes(sides, columns, there=True) / figure("tile_unit_bytes_per_s")
-    copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
-    work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
-    multiplied = work * target.n_units / burst
-    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
-    lines = _stage_bytes(sides, _of_clusters(columns), there=True, lines=True)
-    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
-    rate = target.memories[0].bytes_per_s
-    shared = n_blocks * steps * lines / of_cluster / (rate * figure("l2_over_memory"))
+    figure, costs, waits = target.figure, columns.costs, tiles.waits
+    power, rate = figure("overlap_power"), target.memories[0].bytes_per_s
+    shared = tiles.lines / (rate * figure("l2_over_memory"))
     read = costs["gmem_bytes"] / rate
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     computed = np.maximum(matrix, vector) * waves(summary, target, columns)
@@ -493,12 +546,12 @@ def roofline(
     }  # fmt: skip
 
 
-def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> None:
+def _check(sides: Matrices, tiles: Tiles, target: Target, columns: Columns) -> None:
     """Whole instructions, clusters of tiles that are there, and what they take of the machine.
 
     Operand stages and staged results in shared memory, accumulators in registers.
     """
-    summary, chosen = sides.summary, columns.extra
+    summary, chosen, table = sides.summary, columns.extra, tiles.table
     columns.reject(table.uneven, "tiles of parts of instructions")
     lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
     columns.reject(lost, "tiles of fewer rows than a block has")
@@ -508,8 +561,7 @@ def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> N
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
     tile = chosen["m"] * chosen["n"]
     accumulators = tile * len(summary.products)
-    ring = _stage_bytes(sides, columns) * chosen["stages"]
-    smem = ring + chosen["staging"] * table.panel_bytes + SMEM_SLACK
+    smem = tiles.ring + chosen["staging"] * table.panel_bytes + SMEM_SLACK
     limit = target.memory("smem").n_bytes
     columns.costs |= {
         "smem_bytes": smem, "register_bytes": accumulators * DTYPES["f32"].itemsize
