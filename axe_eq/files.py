@@ -65,3 +65,15 @@ def write_text(path: str | Path, text: str) -> None:
     """
     with whole(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def read_text(path: str, expected: str) -> str:
+    """The text in a file.
+
+    Raises:
+        ArgumentError: there is none; says what was `expected` instead.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"file {path!r}", f"does not read ({error})", expected) from None

@@ -21,19 +21,9 @@ from axe_eq.program.array.nn_spatial import avg_pool2d, conv2d, max_pool2d
 from axe_eq.program.traced import instead as _instead
 
 __all__ = [
-    "avg_pool2d",
-    "conv2d",
-    "einsum",
-    "gelu",
-    "layernorm",
-    "max_pool2d",
-    "mean",
-    "relu",
-    "rmsnorm",
-    "sigmoid",
-    "silu",
-    "softmax",
-]
+    "avg_pool2d", "conv2d", "einsum", "gelu", "layernorm", "max_pool2d", "mean", "relu", "rmsnorm",
+    "sigmoid", "silu", "softmax",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # type checkers know the names above, and no others
 

@@ -271,11 +271,7 @@ def title_of_schedule(name: str) -> str:
 
 
 def ask_schedule(
-    schedule: Any,
-    what: str,
-    *given: Any,
-    expected: str,
-    wrong: Callable[[Any], str | None],
+    schedule: Any, what: str, *given: Any, expected: str, wrong: Callable[[Any], str | None]
 ) -> Any:
     """What a method of a schedule answers; packs are somebody else's code, so it is checked.
 

@@ -1,19 +1,23 @@
 """Programs whose inputs and outputs lie as the compiler chooses, against dense row-major ones.
 
     python -m benchmarks.chosen_layouts [--drawn COUNT] [--only NAME ...] [--out FILE]
+    python -m benchmarks.chosen_layouts --blocks COUNT [--target trn2] [--kept FORM ...]
 
 compiles every program of `PROGRAMS` for an H200 twice, dense and with ``layout="any"`` everywhere,
 and prints both estimates with the layouts chosen; `--drawn` does so with programs drawn by seed,
 and interprets what was emitted against float64. No GPU is needed. With `--gpu` both of each are
 run on this machine's GPU, compared, and timed in turns, of drawn ones those that predict a gain of
 more than 5 %; packing the arrays is not in the times. Dense ones have all values between kernels in
-rows along their last dims as well.
+rows along their last dims as well. `--blocks` draws programs of short rows, turned dims and split
+ones, whose inputs or outputs alone are left to the compiler: with the kinds that name no form of
+blocks, and with all that the target lists, or that `--kept` adds.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -30,6 +34,7 @@ from axe_eq.errors import AxeError
 from axe_eq.pack import packs
 from axe_eq.program.node import Program
 from axe_eq.program.types import ANY, DTYPES
+from axe_eq.schedule.kept import KINDS
 from benchmarks.drawn_programs import case, inputs
 from benchmarks.programs import LARGE, RIGHT, compared
 from benchmarks.terminal import absent, told
@@ -118,6 +123,57 @@ def drawn(seed: int, target: str = "h200") -> dict[str, Any]:
     row["state"], row["problem"] = compared(
         seed, chosen, found.program, found.values, "interpreter"
     )
+    dearer = row["chosen_us"] > row["dense_us"] + 1e-3
+    return row | {"state": "dearer"} if dearer else row
+
+
+def in_blocks(seed: int) -> tuple[str, Program]:
+    """A program of short rows, turned or split dims, with its name; one side of it is left open."""
+    rng = random.Random(f"blocks {seed}")
+    some = rng.choice
+    kind, dtype = (
+        some(("order", "orders", "pairs", "heads", "depth")),
+        some(("bf16", "bf16", "f32")),
+    )
+    f = some((lambda x: x * 2 + 1, nn.gelu, xp.exp, xp.abs))
+    shapes: list[Shape]
+    if kind == "order":
+        shapes = [(some((256, 512, 1024)), some((256, 384, 512)), some((2, 4, 8, 16)))]
+        fn: Callable[..., Any] = lambda x: f(xp.permute_dims(x, (1, 0, 2)))  # noqa: E731
+    elif kind == "orders":
+        shapes = [(some((8, 16, 64)), some((32, 64, 128)), some((32, 64)), some((2, 4, 8)))]
+        order = (*rng.sample(range(3), 3), 3)
+        fn = lambda x: f(xp.permute_dims(x, order))  # noqa: E731
+    elif kind == "pairs":
+        batch = some((1, 4, 8, 16)), some((1024, 2048, 4096, 8192))
+        shapes = [(*batch, some((8, 16, 32, 64))) for _ in range(2)]
+        fn = lambda k, v: nn.einsum("htd,hte->hde", k, v)  # noqa: E731
+    elif kind == "heads":
+        s, h, d = some((512, 1024)), some((16, 32)), some((4, 8, 16))
+        shapes = [(s, h * d)]
+        fn = lambda x: nn.softmax(xp.permute_dims(xp.reshape(x, (s, h, d)), (1, 0, 2)))  # noqa: E731
+    else:
+        n, c, r = some((32, 64, 128)), some((8, 16, 32)), some((2, 4))
+        shapes = [(c, n, n)]
+        cut, to = (c, n // r, r, n // r, r), (c * r * r, n // r, n // r)
+        fn = lambda x: f(xp.reshape(xp.permute_dims(xp.reshape(x, cut), (0, 2, 4, 1, 3)), to))  # noqa: E731
+    program, side = axe.trace(fn, *(axe.Spec(of, dtype) for of in shapes)), some(("in", "out"))
+    if side == "in":
+        program = replace(program, inputs=anywhere(program).inputs)
+    else:
+        program = replace(program, output_layouts=anywhere(program).output_layouts)
+    texts = (f"{'x'.join(map(str, of))}:{dtype}" for of in shapes)
+    return f"{seed} {kind} {' '.join(texts)} {side}", program
+
+
+def blocks(seed: int, target: str, more: Sequence[str] = ()) -> dict[str, Any]:
+    """What forms of blocks save a drawn program of `in_blocks`, by price."""
+    name, program = in_blocks(seed)
+    machine = next(p.targets[target] for p in packs() if target in p.targets)
+    kinds = tuple(k for k in machine.kept if k in KINDS)
+    without = axe.compile(program, target=machine.replace(kept=kinds))
+    chosen = axe.compile(program, target=machine.replace(kept=(*machine.kept, *more)))
+    row = {"name": name, **described(without, chosen)}
     dearer = row["chosen_us"] > row["dense_us"] + 1e-3
     return row | {"state": "dearer"} if dearer else row
 
@@ -232,6 +288,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), metavar="NAME")
     parser.add_argument("--drawn", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--blocks", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--target", default="h200", help="of --blocks")
+    parser.add_argument(
+        "--kept", nargs="+", default=[], metavar="FORM", help="more forms of blocks"
+    )
     parser.add_argument("--first", type=int, default=0, help="first seed of those drawn")
     parser.add_argument("--out", type=Path, help="a JSON file")
     parser.add_argument("--gpu", action="store_true", help="run on this machine's GPU")
@@ -243,6 +304,8 @@ def main() -> None:
         partial(drawn_on_device if options.gpu else drawn, seed)
         for seed in islice(count(options.first), options.drawn)
     ]
+    seeds = islice(count(options.first), options.blocks)
+    work += [partial(blocks, seed, options.target, options.kept) for seed in seeds]
     if not work:
         run = on_device if options.gpu else compiled
         work = [partial(run, name) for name in options.only or PROGRAMS]

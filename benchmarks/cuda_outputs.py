@@ -13,10 +13,8 @@ second result, flash attention too.
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +24,7 @@ from typing import Any
 from benchmarks import cuda_saved
 
 EPS, TOLERANCE = 1e-5, 2e-3
-SEED, DRAWN, SETS_BYTES = 29, 2, 300e6
+SEED, DRAWN = 29, 2
 Shape = tuple[int, ...]
 
 
@@ -118,11 +116,24 @@ class Axe:
         self.exp, self.log, self.sqrt, self.matmul = array.exp, array.log, array.sqrt, array.matmul
         self.concat: Callable[[Any], Any] = partial(array.concat, axis=-1)
         self.softmax: Callable[[Any], Any] = partial(nn.softmax, axis=-1)
+        self.logsumexp = self._logsumexp
+        self.gelu, self.permuted = nn.gelu, array.permute_dims
+        self.layernorm: Callable[[Any, Any, Any], Any] = lambda x, w, b: nn.layernorm(
+            x, weight=w, bias=b, eps=EPS
+        )
         self.wide: Callable[[Any], Any] = lambda x: array.astype(x, "f32")
         self.narrow: Callable[[Any], Any] = lambda x: array.astype(x, "f16")
         self.turned: Callable[[Any], Any] = partial(array.permute_dims, axes=(0, 2, 1))
         self.sum, self.mean = _along(array.sum), _along(array.mean)
         self.min, self.max = _along(array.min), _along(array.max)
+
+    def _logsumexp(self, x: Any) -> Any:
+        top = self.max(x, -1)
+        return top + self.log(self.sum(self.exp(x - top[..., None]), -1))
+
+
+def _permuted(x: Any, axes: Sequence[int]) -> Any:
+    return x.permute(axes).contiguous()
 
 
 class Torch:
@@ -136,6 +147,11 @@ class Torch:
         self.min, self.max = torch.amin, torch.amax
         self.concat: Callable[[Any], Any] = partial(torch.cat, dim=-1)
         self.softmax: Callable[[Any], Any] = partial(torch.softmax, dim=-1)
+        self.logsumexp: Callable[[Any], Any] = partial(torch.logsumexp, dim=-1)
+        self.gelu, self.permuted = torch.nn.functional.gelu, _permuted
+        self.layernorm: Callable[[Any, Any, Any], Any] = lambda x, w, b: (
+            torch.nn.functional.layer_norm(x, x.shape[-1:], w, b, EPS)
+        )
         self.wide: Callable[[Any], Any] = (lambda x: x) if exact else (lambda x: x.float())
         self.narrow: Callable[[Any], Any] = (lambda x: x) if exact else (lambda x: x.half())
         self.turned: Callable[[Any], Any] = partial(torch.transpose, dim0=1, dim1=2)
@@ -198,56 +214,42 @@ def cases(only: Sequence[str] | None) -> Iterator[Case]:
     return cuda_saved.picked([*named(), *drawn()], only)
 
 
-def prepare(folder: Path, only: Sequence[str] | None) -> None:
-    """Compile and save."""
+def written(case: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """A program and the specs of its arguments."""
     import axe_eq as axe
 
-    folder.mkdir(parents=True, exist_ok=True)
-    functions = Axe()
-    for case in cases(only):
-        begin = time.process_time()
-        specs = [axe.Spec(shape, dtype) for shape, dtype in case.given]
-        exe = axe.compile(partial(case.run, functions), *specs, target="h200")
-        found = cuda_saved.chosen(exe, lambda k: {"results": len(k.writes)})
-        cuda_saved.save(exe, folder, case.name, found)
-        shown = cuda_saved.shown(found)
-        seconds = time.process_time() - begin
-        print(f"{case.name}: {found['estimate_us']:.1f} us, {seconds:.1f} s: {shown}", flush=True)
+    return partial(case.run, Axe()), [axe.Spec(shape, dtype) for shape, dtype in case.given]
 
 
-def measure(case: Case, saved: Path, rounds: int) -> dict[str, Any]:
+def tensors(case: Any) -> list[Any]:
+    """Random arguments."""
+    import torch
+
+    dtypes = {"f16": torch.float16, "f32": torch.float32}
+    return [torch.randn(shape, device="cuda", dtype=dtypes[dtype]) for shape, dtype in case.given]
+
+
+def measure(case: Case, saved: Path) -> dict[str, Any]:
     """Errors, then times."""
     import torch
 
-    from axe_eq.run.store import load
-    from benchmarks.cuda import Run, graphs, summary
+    first = tensors(case)
+    n_bytes = sum(t.nbytes for t in first)
+    sets = [first, *(tensors(case) for _ in range(1, cuda_saved.n_sets(n_bytes)))]
 
-    dtypes = {"f16": torch.float16, "f32": torch.float32}
-    given = case.given
-    n_bytes = sum(math.prod(shape) * dtypes[dtype].itemsize for shape, dtype in given)
-    sets = [
-        tuple(torch.randn(shape, device="cuda", dtype=dtypes[dtype]) for shape, dtype in given)
-        for _ in range(max(2, math.ceil(SETS_BYTES / n_bytes)))
-    ]
-    about = json.loads((saved / f"{case.name}.json").read_text(encoding="utf-8"))
-    exe = load(saved / f"{case.name}.axe")
-    calls = [exe.bind(*tensors) for tensors in sets]
-    found = {"name": case.name, **about, "error": _error(case, sets[0], calls[0]())}
-    runs: dict[str, list[Run]] = {"axe": calls} if found["error"] < TOLERANCE else {}
-    program = partial(case.run, Torch())
-    runs["eager"] = [partial(program, *tensors) for tensors in sets]
-    runs["compile"] = cuda_saved.compiled(program, sets)
-    if case.kind == "attention":
-        flash = torch.ops.aten._scaled_dot_product_flash_attention
-        heads = [[t[None] for t in tensors] for tensors in sets]
-        runs["flash"] = [partial(flash, *tensors) for tensors in heads]
-    times = found["times"] = summary(graphs(runs, rounds), n_bytes)
-    peer = min(times[key]["us"] for key in ("compile", "flash") if key in times)
-    ours = times["axe"]["us"] if "axe" in times else math.inf
-    return {**found, "ratio": peer / ours, "of_estimate": ours / found["estimate_us"]}
+    def flash() -> dict[str, list[Any]]:
+        attend = torch.ops.aten._scaled_dot_product_flash_attention
+        heads = [[t[None] for t in given] for given in sets]
+        return {"flash": [partial(attend, *given) for given in heads]}
+
+    more = flash if case.kind == "attention" else dict
+    return cuda_saved.raced(
+        case, saved, sets, partial(case.run, Torch()), partial(_error, case, first),
+        tolerance=TOLERANCE, modes=cuda_saved.MODES[:1], more=more,
+    )  # fmt: skip
 
 
-def _error(case: Case, given: Sequence[Any], results: Any) -> float:
+def _error(case: Any, given: Sequence[Any], results: Any) -> float:
     """The largest difference from torch in float64, over the largest value of the result."""
     wanted = case.run(Torch(exact=True), *(t.double() for t in given))
     pairs = zip(
@@ -257,12 +259,16 @@ def _error(case: Case, given: Sequence[Any], results: Any) -> float:
     return max(e if math.isfinite(e) else math.inf for e in errors)
 
 
+def _results(kernel: Any) -> dict[str, Any]:
+    return {"results": len(kernel.writes)}
+
+
 def main() -> None:
     """Prepare or measure."""
     parser = cuda_saved.arguments(__doc__, "cuda_outputs.json")
     options = parser.parse_args()
     if options.prepare:
-        prepare(options.prepare, options.only)
+        cuda_saved.prepare(cases(options.only), options.prepare, written, _results)
     if not options.gpu:
         return
 
@@ -272,7 +278,7 @@ def main() -> None:
             f" estimated {case['estimate_us']:.1f}, error {case['error']:.1e}"
         )
 
-    measure_one = partial(measure, saved=options.saved, rounds=9)
+    measure_one = partial(measure, saved=options.saved)
     found = cuda_saved.measured(cases(options.only), measure_one, line, options.out)
     cuda_saved.summed("programs", found)
 

@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import statistics
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 Found = dict[str, Any]
+MODES = ("default", "max-autotune-no-cudagraphs")  # of torch.compile
+SETS_BYTES = 300e6  # of buffers that take turns: several times the L2
+WORKERS = 12  # that compile for torch side by side, at most
 
 
 class Named(Protocol):
@@ -64,6 +71,27 @@ def shown(found: Found) -> str:
     return "; ".join(" ".join(f"{k}={v}" for k, v in made.items()) for made in found["kernels"])
 
 
+def prepare(
+    cases: Iterable[C],
+    folder: Path,
+    written: Callable[[C], tuple[Callable[..., Any], Sequence[Any]]],
+    more: Callable[[Any], Found] = lambda kernel: {},
+) -> None:
+    """Compile every case, given as a function and the specs of its arguments, and save it."""
+    import axe_eq as axe
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for case in cases:
+        begin = time.process_time()
+        fn, specs = written(case)
+        exe = axe.compile(fn, *specs, target="h200")
+        found = chosen(exe, more)
+        save(exe, folder, case.name, found)
+        seconds = time.process_time() - begin
+        print(f"{case.name}: {found['estimate_us']:.1f} us, {seconds:.1f} s: {shown(found)}",
+              flush=True)  # fmt: skip
+
+
 def save(exe: Any, folder: Path, name: str, found: Found) -> None:
     """Keep a program and what was chosen under a case's name."""
     exe.save(folder / f"{name}.axe")
@@ -78,6 +106,76 @@ def compiled(program: Callable[..., Any], sets: Sequence[Sequence[Any]], **how: 
     made: Callable[..., Any] = torch.compile(program, dynamic=False, **how)
     made(*sets[0])
     return [partial(made, *given) for given in sets]
+
+
+def warmed(cases: Iterable[C], compile_one: Callable[[C], None]) -> None:
+    """Compile torch's programs side by side: its caches then have the code, and no timings.
+
+    Timings of several at once would be of no use, so what tunes kernels leaves none behind.
+    """
+    with ProcessPoolExecutor(
+        min(WORKERS, os.cpu_count() or 1), get_context("spawn"), _untuned
+    ) as pool:
+        for done in [pool.submit(compile_one, case) for case in cases]:
+            if error := done.exception():
+                print("not compiled ahead:", repr(error)[:200], flush=True)
+
+
+def _untuned() -> None:
+    os.environ["TORCHINDUCTOR_AUTOTUNE_LOCAL_CACHE"] = "0"
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+
+
+def raced(
+    case: C,
+    saved: Path,
+    sets: Sequence[Sequence[Any]],
+    program: Callable[..., Any],
+    error: Callable[[Any], float],
+    *,
+    tolerance: float,
+    modes: Sequence[str] = MODES,
+    more: Callable[[], dict[str, list[Any]]] = dict,
+    rounds: int = 9,
+) -> Found:
+    """A saved program against torch's, both checked by who calls: errors first, then times.
+
+    Args:
+        case: what is timed.
+        saved: where its program is.
+        sets: tensors of a call; calls take turns over them.
+        program: the same in torch.
+        error: how far results are off.
+        tolerance: what is off by more is not timed.
+        modes: of torch.compile.
+        more: other peers, a call for every set.
+        rounds: the median of so many is taken.
+
+    Returns:
+        What was chosen, the error, times of all, the best peer's over ours, ours over the estimate.
+    """
+    from axe_eq.run.store import load
+    from benchmarks.cuda import Run, graphs, summary
+
+    about = json.loads((saved / f"{case.name}.json").read_text(encoding="utf-8"))
+    exe = load(saved / f"{case.name}.axe")
+    calls = [exe.bind(*given) for given in sets]
+    found = {"name": case.name, **about, "error": error(calls[0]())}
+    runs: dict[str, list[Run]] = {"axe": calls} if found["error"] < tolerance else {}
+    runs["eager"] = [partial(program, *given) for given in sets]
+    for mode in modes:
+        runs[f"compile {mode}"] = compiled(program, sets, mode=mode)
+    runs |= more()
+    n_bytes = sum(t.nbytes for t in sets[0])
+    times = found["times"] = summary(graphs(runs, rounds), n_bytes)
+    best = min(v["us"] for key, v in times.items() if key not in ("axe", "copy"))
+    ours = times["axe"]["us"] if "axe" in times else math.inf
+    return {**found, "ratio": best / ours, "of_estimate": ours / found["estimate_us"]}
+
+
+def n_sets(n_bytes: float) -> int:
+    """Buffers that take turns, of so many bytes each."""
+    return max(2, math.ceil(SETS_BYTES / n_bytes))
 
 
 def measured(

@@ -7,16 +7,14 @@ The first compiles and saves all programs for an H200, without a GPU; the second
 programs are those that a review of 2026-11 found slow; 20 more are drawn by seed. Correctness comes
 first: every result is compared with torch in float64 on random normal data. What is timed are CUDA
 graphs over buffers that take turns and are larger than L2 together, in shuffled order, the median
-of the rounds: torch eager, `torch.compile` by default and, of named programs, with
-max-autotune-no-cudagraphs, and a copy of what is read beside them. --quick leaves the latter out.
+of the rounds: torch eager, `torch.compile` by default and with max-autotune-no-cudagraphs, beside a
+copy of what is read. --quick leaves max-autotune out.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +24,7 @@ from typing import Any
 from benchmarks import cuda_saved
 
 EPS, TOLERANCE = 1e-5, 2e-3
-SEED, DRAWN, SETS_BYTES = 13, 20, 300e6
+SEED, DRAWN = 13, 20
 Shape = tuple[int, ...]
 
 
@@ -163,52 +161,46 @@ def cases(only: Sequence[str] | None) -> Iterator[Case]:
     return cuda_saved.picked([*named(), *drawn()], only)
 
 
-def prepare(folder: Path, only: Sequence[str] | None) -> None:
-    """Compile and save."""
+def written(case: Case) -> tuple[Callable[..., Any], list[Any]]:
+    """A program and the specs of its arguments."""
     import axe_eq as axe
 
-    folder.mkdir(parents=True, exist_ok=True)
-    for case in cases(only):
-        begin = time.process_time()
-        specs = [axe.Spec(s, case.dtype if not n else "f32") for n, s in enumerate(case.shapes)]
-        exe = axe.compile(case.axe, *specs, target="h200")
-        found = cuda_saved.chosen(exe)
-        cuda_saved.save(exe, folder, case.name, found)
-        shown = cuda_saved.shown(found)
-        seconds = time.process_time() - begin
-        print(f"{case.name}: {found['estimate_us']:.1f} us, {seconds:.1f} s: {shown}", flush=True)
+    dtypes = [case.dtype, *["f32"] * (len(case.shapes) - 1)]
+    return case.axe, [axe.Spec(*given) for given in zip(case.shapes, dtypes, strict=True)]
 
 
-def measure(case: Case, saved: Path, rounds: int, modes: Sequence[str]) -> dict[str, Any]:
+def tensors(case: Case) -> tuple[Any, ...]:
+    """Random arguments."""
+    import torch
+
+    dtype = getattr(torch, f"float{case.dtype[1:]}")
+    return (
+        torch.randn(case.shape, device="cuda", dtype=dtype),
+        *(torch.randn(s, device="cuda") for s in case.shapes[1:]),
+    )
+
+
+def compile_torch(case: Case, modes: Sequence[str]) -> None:
+    """Torch's programs, for its caches."""
+    for mode in modes:
+        cuda_saved.compiled(case.torch, [tensors(case)], mode=mode)
+
+
+def measure(case: Case, saved: Path, modes: Sequence[str]) -> dict[str, Any]:
     """Errors, then times."""
     import torch
 
-    from axe_eq.run.store import load
-    from benchmarks.cuda import Run, graphs, summary
+    first = tensors(case)
+    sets = [first, *(tensors(case) for _ in range(1, cuda_saved.n_sets(first[0].nbytes)))]
 
-    dtype = getattr(torch, f"float{case.dtype[1:]}")
-    n_bytes = math.prod(case.shape) * dtype.itemsize
-    sets = [
-        (
-            torch.randn(case.shape, device="cuda", dtype=dtype),
-            *(torch.randn(s, device="cuda") for s in case.shapes[1:]),
-        )
-        for _ in range(max(2, math.ceil(SETS_BYTES / n_bytes)))
-    ]
-    about = json.loads((saved / f"{case.name}.json").read_text(encoding="utf-8"))
-    exe = load(saved / f"{case.name}.axe")
-    calls = [exe.bind(*given) for given in sets]
-    found = {"name": case.name, **about, "error": _error(case, sets[0], calls[0]())}
-    runs: dict[str, list[Run]] = {"axe": calls} if found["error"] < TOLERANCE else {}
-    runs["eager"] = [partial(case.torch, *given) for given in sets]
-    for mode in modes:
-        runs[f"compile {mode}"] = cuda_saved.compiled(case.torch, sets, mode=mode)
-    others = [torch.empty_like(given[0]) for given in sets]
-    runs["copy"] = [partial(y.copy_, g[0]) for y, g in zip(others, sets, strict=True)]
-    times = found["times"] = summary(graphs(runs, rounds), n_bytes)
-    best = min(v["us"] for key, v in times.items() if key not in ("axe", "copy"))
-    ours = times["axe"]["us"] if "axe" in times else math.inf
-    return {**found, "ratio": best / ours, "of_estimate": ours / found["estimate_us"]}
+    def copies() -> dict[str, list[Any]]:
+        others = [torch.empty_like(given[0]) for given in sets]
+        return {"copy": [partial(y.copy_, g[0]) for y, g in zip(others, sets, strict=True)]}
+
+    return cuda_saved.raced(
+        case, saved, sets, case.torch, partial(_error, case, first),
+        tolerance=TOLERANCE, modes=modes, more=copies,
+    )  # fmt: skip
 
 
 def _error(case: Case, given: Sequence[Any], results: Any) -> float:
@@ -242,15 +234,11 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
     options = parser.parse_args()
     if options.prepare:
-        prepare(options.prepare, options.only)
+        cuda_saved.prepare(cases(options.only), options.prepare, written)
     if not options.gpu:
         return
-    known = {c.name for c in named()}
-
-    def measure_one(case: Case) -> dict[str, Any]:
-        more = case.name in known and not options.quick
-        modes = ["default", "max-autotune-no-cudagraphs"] if more else ["default"]
-        return measure(case, options.saved, 9, modes)
+    modes = cuda_saved.MODES[: 1 if options.quick else None]
+    cuda_saved.warmed(cases(options.only), partial(compile_torch, modes=modes))
 
     def line(case: dict[str, Any]) -> str:
         return (
@@ -258,6 +246,7 @@ def main() -> None:
             f" estimated {case['estimate_us']:.1f}, error {case['error']:.1e}"
         )
 
+    measure_one = partial(measure, saved=options.saved, modes=modes)
     found = cuda_saved.measured(cases(options.only), measure_one, line, options.out)
     near = sum(0.7 <= c["of_estimate"] <= 1.3 for c in found if c.get("ratio"))
     cuda_saved.summed("programs", found, f"; {near} within 30 % of their estimate")

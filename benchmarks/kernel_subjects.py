@@ -23,6 +23,7 @@ from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
+from axe_eq_backends.cuda.schedules.tails import Problem as Rows
 from axe_eq_backends.cuda.schedules.tensors import Operand, dense
 from axe_eq_backends.cuda.schedules.transpose import turn
 
@@ -122,6 +123,15 @@ def _clustered_product() -> Subject:
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
 
 
+def _split_product() -> Subject:
+    """Two CTAs of a cluster share the steps of one tile: an odd number, the last one a tail."""
+    m, n, k = 64, 32, 152
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
 def _streaming(m: int, s: int, e: int, q: int, tiling: stream.Tiling) -> Subject:
     """Softmax-weighted values, and a residual; the last chunk has a tail."""
     scale = 3.0
@@ -197,7 +207,7 @@ def _rows() -> Subject:
     for row, column in enumerate((255, 510, 765, 999)):  # lanes 31, 31, 31 and 28
         x[row, column] = 1.0
     sums = _wide(x).sum(1, keepdims=True)
-    kernel = reduce_rows(shape, [dense("x", "f16", shape)], steps, outputs, 128)
+    kernel = reduce_rows(Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs), 128)
     expected = 2 * _wide(x) + (sums - _wide(x) ** 2).max(1, keepdims=True)
     return Subject(kernel, {"x": x, "y": np.zeros(shape, np.float16)}, {"y": expected})
 
@@ -215,7 +225,8 @@ def _short_rows() -> Subject:
     squares = (_wide(x) ** 2).sum(1)
     arrays = {"x": x, "w": w, "y": np.zeros(shape, np.float16), "r": np.zeros(6, np.float32)}
     expected = {"y": _wide(x) / np.sqrt(squares)[:, None] * _wide(w), "r": squares}
-    return Subject(reduce_rows(shape, operands, steps, outputs, 16), arrays, expected)
+    kernel = reduce_rows(Rows(shape, 1, operands, steps, outputs), 16)
+    return Subject(kernel, arrays, expected)
 
 
 def _swept_rows() -> Subject:
@@ -238,9 +249,8 @@ def _swept_rows() -> Subject:
     with np.errstate(invalid="ignore"):
         weights = np.exp(_wide(x) - _wide(x).max(1, keepdims=True))
     sums = weights.sum(1)
-    kernel = sweep(
-        shape, 1, [dense("x", "f16", shape)], steps, outputs, SweepTiling(4, 1, 8, 32, 1)
-    )
+    problem = Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs)
+    kernel = sweep(problem, SweepTiling(4, 1, 8, 32, 1))
     arrays = {"x": x, "y": np.zeros(shape, np.float16), "s": np.zeros(6, np.float32)}
     return Subject(kernel, arrays, {"y": 1000 * weights / sums[:, None], "s": sums})
 
@@ -260,7 +270,8 @@ def _swept_columns() -> Subject:
     x = normal(rows, cols) + np.float16(5)
     x[np.arange(cols) % rows, np.arange(cols)] = np.linspace(0.25, 1, cols)
     sums = (_wide(x) - 1).sum(0)
-    kernel = sweep((cols, rows), 1, operands, steps, outputs, SweepTiling(4, 0, 8, 8, 2))
+    problem = Rows((cols, rows), 1, operands, steps, outputs)
+    kernel = sweep(problem, SweepTiling(4, 0, 8, 8, 2))
     arrays = {"x": x.T, "s": np.zeros(cols, np.float32), "y": np.zeros((cols, rows), np.float16)}
     expected = _wide(x) - sums * _wide(x).min(0)
     return Subject(kernel, arrays, {"s": sums, "y": expected.T})
@@ -285,13 +296,35 @@ def _apart_cells() -> Subject:
     return Subject(elementwise(shape, [operand], [result]), arrays, {"y": _wide(x) - 0.5})
 
 
-def _turned(rows: int, cols: int) -> Subject:
+def _halves_of_heads() -> Subject:
+    """Both halves of rows by angles of a slower dim: two results of one buffer, tiles of 3 dims."""
+    length, heads, half = 9, 3, 24
+    x, angles = normal(length, heads, 2 * half), normal(length, half, seed=1, dtype=np.float32)
+    strides = heads * 2 * half, 2 * half, 1
+    parts = [Operand(name, "f16", strides, at) for name, at in (("a", 0), ("b", half))]
+    outs = [Operand(name, "f16", strides, at) for name, at in (("y", 0), ("z", half))]
+    turn_by = Operand("w", "f32", (half, 0, 1))
+    sums = apply("add", X, apply("mul", Y, Z)), apply("sub", Y, apply("mul", X, Z))
+    kernel = elementwise(
+        (length, heads, half), [*parts, turn_by], list(zip(outs, sums, strict=True)),
+        wide=8, vectors=1,
+    )  # fmt: skip
+    a, b = _wide(x[..., :half]), _wide(x[..., half:])
+    w = angles[:, None].astype(np.float64)
+    arrays = {
+        "a": x[..., :half], "b": x[..., half:], "w": angles,
+        "y": np.zeros(a.shape, np.float16), "z": np.zeros(a.shape, np.float16),
+    }  # fmt: skip
+    return Subject(kernel, arrays, {"y": a + b * w, "z": b - a * w})
+
+
+def _turned(rows: int, cols: int, lanes: int = 4) -> Subject:
     x = normal(2, rows, cols).swapaxes(1, 2)
     arrays = {"x": x, "out": np.zeros((2, cols, rows), np.float16)}
     tensors = (
         Operand("x", "f16", (rows * cols, 1, cols)), Operand("out", "f16", (rows * cols, rows, 1))
     )  # fmt: skip
-    kernel = turn((2, cols, rows), [tensors[0]], [(tensors[1], X)], (1, 1))
+    kernel = turn((2, cols, rows), [tensors[0]], [(tensors[1], X)], (1, 1), lanes=lanes)
     return Subject(kernel, arrays, {"out": _wide(x)})
 
 
@@ -301,6 +334,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "unaligned product": _unaligned_product,
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
+    "split product": _split_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(
@@ -316,6 +350,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "swept columns": _swept_columns,
     "cells": _cells,
     "cells of rows apart": _apart_cells,
+    "halves of heads": _halves_of_heads,
     "transpose by matrices": lambda: _turned(72, 136),
+    "transpose by long rows": lambda: _turned(136, 72, 16),
     "transpose by elements": lambda: _turned(40, 33),
 }

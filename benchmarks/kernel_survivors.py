@@ -51,6 +51,29 @@ REASONS: tuple[Reason, ...] = (
         " unwritten or race with copies",
         "wrong swizzle|iters swapped|a value one off", r"<- zeros\w*\[", "narrow product",
     ),
+    # -- one tile of a cluster, which has one panel --
+    Reason(
+        "A cluster has one tile, so nobody waits for the slot of its last step",
+        "delete|another barrier|do earlier", r"arrive empty\[previous\]", "split product",
+    ),
+    Reason(
+        "A cluster has one tile, so nobody waits for the slot of its last step",
+        "do later", "^wait_group wgmma 0", "split product", "^over one thread: arrive empty",
+    ),
+    Reason(
+        "A CTA stores one panel: none before it has to leave, and nobody has read its memory",
+        "delete|one more pending|do earlier|do later",
+        r"^(one thread: )?wait_group bulk_read 0|^sync", "split product",
+        r"^$|^1$|before (sync|map C)|end of its block|^over (one thread: wait_group|map|sync)",
+    ),
+    Reason(
+        "The sums may lie where operands did, all of which are multiplied when they are put there",
+        "overlap|shrink the ring", "^smem (partials|B_ring)", "split product",
+    ),
+    Reason(
+        "Nothing that the producer does is fetched: it may arrive before its copies",
+        "do earlier", "^arrive at the cluster's barrier", "split product", "^over one thread",
+    ),
     # -- more order than is needed --
     Reason(
         "What was waited for stays done (a later phase comes after this wait: see the interpreter),"

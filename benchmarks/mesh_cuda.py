@@ -1,8 +1,7 @@
 """Mesh plans on two GPUs, against torch with NCCL.
 
-    python -m benchmarks.mesh_cuda --prepare FOLDER                   # anywhere
+    python -m benchmarks.mesh_cuda --prepare FOLDER [--peers]         # anywhere
     torchrun --nproc-per-node 2 -m benchmarks.mesh_cuda --gpu --saved FOLDER    # where the GPUs are
-
     python -m benchmarks.mesh_cuda --gpu --peers --saved FOLDER       # one process, peer access
 
 Every case is a saved program of one function on a mesh of two. Its results are checked first: moves
@@ -10,18 +9,19 @@ bit for bit, products against float32. Then it is timed beside torch's way in tu
 behind a sleep of the device, so that no host is waited for; the slower rank's time; the median.
 Torch's way is NCCL's collectives and cuBLAS, in one process those of `torch.cuda.nccl`.
 
-Cases that are called "ring_..." are the same functions written by blocks of rows, so that the plan
-has products that need no exchange, and can run while one does. Of a gathered product the two blocks
-of rows are two results.
+Products and blocks of two are written as a user writes them: that their exchanges are hidden is the
+search's own choice. Plans are priced for the transport that they are saved for.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import statistics
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,29 +55,27 @@ class Case:
     n_bytes: int
 
 
-def moves(mib: int) -> list[Case]:
+def moves(mib: float) -> list[Case]:
     """Exchanges in which every rank sends so many MiB."""
-    n, rows = mib * MIB, mib * MIB // (2 * COLUMNS)
+    n = int(mib * MIB)
+    rows = n // (2 * COLUMNS)
     tall, deep = (2 * rows, COLUMNS), (2, 2 * rows, COLUMNS)
     return [
-        Case(f"gather{mib}", "gather", (tall,), (R, W), n),
-        Case(f"swap{mib}", "swap", (tall,), (R, R), n),
-        Case(f"turn{mib}", "turn", ((4 * rows, COLUMNS),), (R, C), n),
-        Case(f"sums{mib}", "sums", (deep,), ("P('x',None,None)", R), n),
+        Case(f"gather{mib:g}", "gather", (tall,), (R, W), n),
+        Case(f"swap{mib:g}", "swap", (tall,), (R, R), n),
+        Case(f"turn{mib:g}", "turn", ((4 * rows, COLUMNS),), (R, C), n),
+        Case(f"sums{mib:g}", "sums", (deep,), ("P('x',None,None)", R), n),
     ]
 
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-# Rows, columns and extent per device of the inner dim; four of models, four drawn.
+BETWEEN = (1.5, 3, 6, 12, 24, 48, 96, 192, 384)  # what the figures of links are fitted to
+# Rows, columns and extent per device of the inner dim, of models.
 PRODUCTS = {
     "qwen_8b_down": (8192, 4096, 6144),
     "llama_70b_down": (8192, 8192, 14336),
     "attention_out": (8192, 8192, 4096),
     "mixtral_down": (8192, 4096, 7168),
-    "drawn_0": (8192, 5120, 8704),
-    "drawn_1": (8192, 3584, 9216),
-    "drawn_2": (8192, 6144, 5632),
-    "drawn_3": (8192, 7168, 4608),
 }
 MLP = (8192, 4096, 14336)
 
@@ -108,66 +106,32 @@ def placed(cut: str, shape: tuple[int, ...]) -> Any:
     return axe.Layout.parse(cut)
 
 
+def drawn(seed: int = 26) -> dict[str, tuple[int, int, int]]:
+    """Four products more."""
+    rng = random.Random(seed)
+    return {
+        f"drawn_{n}": (8192, 512 * rng.randint(6, 16), 512 * rng.randint(8, 20)) for n in range(4)
+    }
+
+
 def cases() -> list[Case]:
     """All of them."""
-    found = [case for mib in SIZES for case in moves(mib) if case.kind == "gather" or mib == 64]
+    every = [case for mib in sorted((*SIZES, *BETWEEN)) for case in moves(mib)]
+    found = [case for case in every if case.kind in ("gather", "swap") or "64" in case.name]
     found += redistributions()
     m, k, n = MLP
     found.append(Case("mlp", "mlp", ((m, k), (k, n), (n, k)), (R, C, R, R), m * k))
-    found.append(Case("ring_mlp", "mlp", ((m, k), (k, n), (n, k)), (R, C, R, R), m * k))
-    for name, (m, n, k) in PRODUCTS.items():
-        for how in ("", "ring_"):
-            shapes = ((m, 2 * k), (2 * k, n))
-            found.append(Case(f"{how}scatter_{name}", "scatter", shapes, (C, R, R), m * n))
-            shapes = ((m, n), (n, 2 * k))
-            cuts = (R, C, *((C,) if not how else (DEEP, DEEP)))
-            found.append(Case(f"{how}gathered_{name}", "gathered", shapes, cuts, m * n))
+    for name, (m, n, k) in {**PRODUCTS, **drawn()}.items():
+        shapes = ((m, 2 * k), (2 * k, n))
+        found.append(Case(f"scatter_{name}", "scatter", shapes, (C, R, R), m * n))
+        shapes = ((m, n), (n, 2 * k))
+        found.append(Case(f"gathered_{name}", "gathered", shapes, (R, C, C), m * n))
     return found
 
 
-def blocks(x: Any, a: Any) -> tuple[Callable[[Any], Any], Any, Any]:
-    """For x cut by rows, a by columns: a product of rows, each device's own, and the other's."""
-    (m, k), f = x.shape, a.shape[1]
-    own = axe.array.reshape(x, (2, m // 2, k))
-    columns = axe.array.reshape(a, (k, 2, f // 2))
-    return lambda z: axe.nn.einsum("rmk,krf->rmf", z, columns), own, axe.array.flip(own, axis=0)
-
-
-def ring_mlp(x: Any, a: Any, b: Any) -> Any:
-    """The block by halves of its rows."""
-    first, own, other = blocks(x, a)
-    rows = axe.array.reshape(b, (2, b.shape[0] // 2, b.shape[1]))
-
-    def part(z: Any) -> Any:
-        return axe.nn.einsum("rmf,rfk->rmk", axe.nn.silu(first(z)), rows)
-
-    return axe.array.reshape(part(own) + axe.array.flip(part(other), axis=0), x.shape)
-
-
-def ring_scatter(x: Any, w: Any) -> Any:
-    """A product over a cut dim: the other device's rows first."""
-    xp, (m, k) = axe.array, x.shape
-    rows, h, c = xp.reshape(w, (2, k // 2, w.shape[1])), m // 2, k // 2
-
-    def part(left: Any, right: Any) -> Any:
-        both = xp.reshape(xp.concat([left[:, :c], right[:, c:]], axis=1), (h, 2, c))
-        return axe.nn.einsum("mrk,rkn->rmn", both, rows)
-
-    there, here = part(x[h:], x[:h]), part(x[:h], x[h:])
-    return xp.reshape(xp.flip(there, axis=0) + here, (m, w.shape[1]))
-
-
-def ring_gathered(x: Any, w: Any) -> Any:
-    """A product of gathered rows: each device's own first, in two results."""
-    product, own, other = blocks(x, w)
-    return product(own), product(other)
-
-
-def function(name: str, kind: str) -> Callable[..., Any]:
+def function(kind: str) -> Callable[..., Any]:
     """What is compiled."""
     xp, nn = axe.array, axe.nn
-    if name.startswith("ring_"):
-        kind = f"ring_{kind}"
     known: dict[str, Callable[..., Any]] = {
         "gather": lambda x: x,
         "turn": lambda x: x,
@@ -179,31 +143,30 @@ def function(name: str, kind: str) -> Callable[..., Any]:
         "mlp": lambda x, a, b: nn.silu(x @ a) @ b,
         "scatter": lambda x, w: x @ w,
         "gathered": lambda x, w: x @ w,
-        "ring_mlp": ring_mlp,
-        "ring_scatter": ring_scatter,
-        "ring_gathered": ring_gathered,
     }
     return known[kind]
 
 
-def prepare(folder: Path, only: list[str] | None) -> None:
+def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
     """Compile and save; needs no GPU."""
+    from axe_eq_backends.cuda.target import NCCL_LINK, h200
+
+    target = h200 if peers else h200.replace(links=(NCCL_LINK,))
     folder.mkdir(parents=True, exist_ok=True)
     for case in picked(cases(), only):
         specs = [
             axe.Spec(shape, "f16", layout=placed(cut, shape))
             for shape, cut in zip(case.shapes, case.cuts, strict=False)
         ]
-        fn = function(case.name, case.kind)
+        fn = function(case.kind)
         roots = axe.trace(fn, *specs).outputs
         goals = [
             placed(cut, root.shape)
             for cut, root in zip(case.cuts[len(case.shapes) :], roots, strict=True)
         ]
-        exe = axe.compile(fn, *specs, target="h200", mesh=MESH, outputs=goals)
+        exe = axe.compile(fn, *specs, target=target, mesh=MESH, outputs=goals)
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
-        sent = 2 * case.n_bytes * (1 + (case.kind == "mlp"))
-        assert case.kind == "move" or exe.plan.link_bytes == sent, case
+        assert case.kind in ("move", "mlp") or exe.plan.link_bytes == 2 * case.n_bytes, case
         save(exe, folder, case.name, {**chosen(exe), "exchanges_us": moved})
         print(case.name, [s.name for s in exe.plan.steps], exe.plan.link_bytes, flush=True)
 
@@ -274,13 +237,15 @@ def wanted(kind: str, whole: list[Any]) -> Any:
 
 
 def part(whole: Any, cut: str, rank: int) -> Any:
-    """A rank's part of a whole tensor."""
+    """A copy of a rank's part of a whole tensor."""
+    import torch
+
     entries = cut.removeprefix("P(").removesuffix(")").split(",")
     dim = next((d for d, e in enumerate(entries) if "x" in e), None)
     if dim is None:
-        return whole
+        return whole.clone()
     n = whole.shape[dim] // 2
-    return whole.narrow(dim, rank * n, n).contiguous()
+    return whole.narrow(dim, rank * n, n).clone(memory_format=torch.contiguous_format)
 
 
 # -- timing ----------------------------------------------------------------------------------------
@@ -290,7 +255,7 @@ Timed = Callable[[Callable[[], Any], int], float]  # microseconds of a call, of 
 
 
 def in_turns(
-    ways: Mapping[str, Callable[[], Any]], timed: Timed, rounds: int = 7
+    ways: Mapping[str, Callable[[], Any]], timed: Timed, rounds: int = 5
 ) -> dict[str, float]:
     """Microseconds of a call of every way: the median."""
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -406,15 +371,12 @@ def check(case: Case, meant: Any, result: Any, rank: int) -> bool | float:
     Args:
         case: what was run.
         meant: the whole result.
-        result: the rank's part; of a gathered product by blocks its own rows and the other's.
+        result: the rank's part.
         rank: whose.
     """
     import torch
 
     cut = case.cuts[len(case.shapes)]
-    if isinstance(result, tuple):
-        own, other = (r.reshape(-1, r.shape[-1]) for r in result)
-        result, cut = torch.cat([own, other] if rank == 0 else [other, own]), C
     wanted = part(meant, cut, rank).to(result.device)
     if case.kind in ("gather", "turn", "swap"):
         assert torch.equal(result.reshape(-1), wanted.reshape(-1)), case
@@ -433,13 +395,13 @@ def measure(case: Case, folder: Path) -> Found:
     given = [part(w, cut, run.rank) for w, cut in zip(whole, case.cuts, strict=False)]
     bound, torch_s = run.bind(*given), torch_way(case.kind, given)
     meant = wanted(case.kind, whole)
-    checks = [check(case, meant, bound(), run.rank)]
+    checks = [check(case, meant, bound(), run.rank) for _ in range(2)]
     if case.kind != "sums":  # of its own data in half precision nobody's sums are exact
-        checks.append(check(replace(case, cuts=plain_cuts(case)), meant, torch_s(), run.rank))
+        checks.append(check(case, meant, torch_s(), run.rank))
     del whole, meant
     assert all(n == run.plan.n_bytes[name][run.rank] for name, n in run.sent.items())
     times = in_turns({"axe": bound, "torch": torch_s}, _of_processes())
-    return found_of(case, folder, checks, times)
+    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, [run.rank])}
 
 
 def check_moves(folder: Path, transport: str, only: list[str] | None) -> None:
@@ -466,21 +428,9 @@ def check_moves(folder: Path, transport: str, only: list[str] | None) -> None:
     print(f"{count} redistributions over {transport} are bit-exact", flush=True)
 
 
-def predicted(case: Case, folder: Path, peers: bool) -> float | None:
-    """Microseconds of a move: as it was priced, over NCCL by its own figures."""
-    from axe_eq_backends.cuda.target import NCCL_LINK
-
-    said = json.loads((folder / f"{case.name}.json").read_text())["exchanges_us"]
-    if case.kind not in ("gather", "swap"):
-        return None
-    if peers:
-        return float(sum(said.values()))
-    return (NCCL_LINK.latency_s + case.n_bytes / NCCL_LINK.bytes_per_s) * 1e6
-
-
-def plain_cuts(case: Case) -> tuple[str, ...]:
-    """The cuts with torch's own result in one piece."""
-    return (*case.cuts[: len(case.shapes)], C if case.kind == "gathered" else case.cuts[-1])
+def predicted(case: Case, folder: Path) -> float:
+    """Microseconds, as they were estimated."""
+    return float(json.loads((folder / f"{case.name}.json").read_text())["estimate_us"])
 
 
 def found_of(case: Case, folder: Path, checks: list[Any], times: dict[str, float]) -> Found:
@@ -510,13 +460,39 @@ def measure_peers(case: Case, folder: Path) -> Found:
     ways, checks = {"axe": bound}, [check(case, meant, y, r) for r, y in enumerate(bound())]
     if case.kind not in ("turn", "swap"):
         ways["torch"] = one_process(case.kind, given)
-        plain = replace(case, cuts=plain_cuts(case))
-        checks += [check(plain, meant, y, r) for r, y in enumerate(ways["torch"]())]
-    del whole, meant
+        checks += [check(case, meant, y, r) for r, y in enumerate(ways["torch"]())]
     for n in range(2):
         torch.cuda.synchronize(n)
     assert all(n == run.plan.n_bytes[name][r] for r in range(2) for name, n in run.sent[r].items())
-    return found_of(case, folder, checks, in_turns(ways, _of_devices(2)))
+    for _ in range(2):  # of the other sign, where the function is linear, and of the first again
+        for n, mine in enumerate(given):
+            mine[0].neg_()
+            torch.cuda.synchronize(n)
+        meant = -meant
+        if case.kind != "mlp":
+            checks += [check(case, meant, y, r) for r, y in enumerate(bound())]
+            for n in range(2):
+                torch.cuda.synchronize(n)
+    del whole, meant
+    times = in_turns(ways, _of_devices(2))
+    return {**found_of(case, folder, checks, times), "host_us": hosts(bound, range(2))}
+
+
+def hosts(way: Callable[[], Any], devices: Sequence[int]) -> float:
+    """Microseconds of the host for a call, when devices are busy."""
+    import torch
+
+    for device in devices:
+        torch.cuda.synchronize(device)
+        with torch.cuda.device(device):
+            torch.cuda._sleep(50_000_000)
+    begin = time.perf_counter()
+    for _ in range(5):
+        way()
+    found = (time.perf_counter() - begin) / 5 * 1e6
+    for device in devices:
+        torch.cuda.synchronize(device)
+    return found
 
 
 def gpu(folder: Path, out: Path, only: list[str] | None, peers: bool) -> None:
@@ -532,13 +508,14 @@ def gpu(folder: Path, out: Path, only: list[str] | None, peers: bool) -> None:
             continue
         found.append(measure_peers(case, folder) if peers else measure(case, folder))
         one = found[-1]
-        one["predicted_us"] = predicted(case, folder, peers)
+        one["predicted_us"] = predicted(case, folder)
         torch.cuda.empty_cache()
         if rank == 0:
             times = {k: round(v, 1) for k, v in one["us"].items()}
             ratio = f"{one['ratio']:.3f}" if one["ratio"] else "-"
             told, rate = one["predicted_us"], f"{one['gb_per_s']:.0f} GB/s"
-            said = f"predicted {told:.1f}: {told / one['us']['axe']:.2f} of it" if told else ""
+            said = f"predicted {told:.1f}: {told / one['us']['axe']:.2f} of it"
+            said += f", host {one['host_us']:.0f}"
             print(case.name, one["checks"][0], times, ratio, rate, said, flush=True)
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
@@ -550,7 +527,7 @@ def main() -> None:
     parser.add_argument("--peers", action="store_true", help="one process with peer access")
     options = parser.parse_args()
     if options.prepare:
-        prepare(options.prepare, options.only)
+        prepare(options.prepare, options.only, options.peers)
     elif options.gpu:
         need("torch")
         gpu(options.saved, options.out, options.only, options.peers)

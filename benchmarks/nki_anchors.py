@@ -204,8 +204,8 @@ def rivals(checkouts: Path | None, runs: Sequence[int]) -> list[Rival]:
 
 # Schedules here, by files, and AWS's kernels of the same; the function "" is all of a file.
 OURS = {
-    "product": ("gemm.py", "region.py"),
-    "attention": ("stream.py", "gemm.py", "region.py"),
+    "product": ("gemm.py", "contraction.py", "region.py"),
+    "attention": ("stream.py", "gemm.py", "contraction.py", "region.py"),
 }
 THEIRS = {
     "product": (SDK, _EXAMPLES, "nki_matmul_fully_optimized_"),

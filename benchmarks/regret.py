@@ -45,14 +45,29 @@ Row = dict[str, Any]
 
 def prepared(seed: int, target: str) -> list[Row]:
     """The kernels of a seed's program, each with its candidates as machine code."""
+    kind, fn, specs = drawn(seed)
+    return built({"seed": seed, "kind": kind, "specs": specs}, fn, specs, target)
+
+
+def built(
+    base: Row, fn: Any, specs: Sequence[Any], target: str, near: int = NEAR, far: int = FAR
+) -> list[Row]:
+    """The kernels of a program, each with some of its candidates as machine code.
+
+    Args:
+        base: what rows of it begin with; its `seed` draws among the farther candidates.
+        fn: the program.
+        specs: of its arguments.
+        target: the machine.
+        near: candidates after the choice, by price.
+        far: others that are drawn.
+    """
     import axe_eq as axe
     from axe_eq.errors import AxeError
     from axe_eq.extract.search.commit import as_priced
     from axe_eq.extract.search.merge import stored
     from axe_eq.run.timing import alone
 
-    kind, fn, specs = drawn(seed)
-    base = {"seed": seed, "kind": kind, "specs": specs}
     try:
         with axe.debug(cache=0):
             exe = axe.compile(fn, *specs, target=target)
@@ -64,10 +79,10 @@ def prepared(seed: int, target: str) -> list[Row]:
     for step, group in zip(graph.kernels, found.groups, strict=True):
         layouts = stored(found.forest, group)
         prices = [*found.prices.nearest(group.roots, group.picks, layouts, MOST)]
-        far = prices[NEAR + 1 :]
-        random.Random(seed).shuffle(far)
+        others = prices[near + 1 :]
+        random.Random(base["seed"]).shuffle(others)
         candidates = []
-        for price in [*prices[: NEAR + 1], *far[:FAR]]:
+        for price in [*prices[: near + 1], *others[:far]]:
             made = replace(as_priced(step, price), rejected={})
             try:
                 code = runner.compile(alone(graph, made), exe.target)

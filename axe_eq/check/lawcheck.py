@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.check.lawpattern import names_in
 from axe_eq.check.lawsample import Sample, Sampler
 from axe_eq.check.lawwild import wilder
 from axe_eq.check.opcheck import check_operators
-from axe_eq.egraph.compile import analyses_in
+from axe_eq.egraph.compile import analyses_in, variables_in
 from axe_eq.egraph.normal import Normalizer
 from axe_eq.egraph.session import Session
 from axe_eq.errors import AxeError, cause, raised_at
@@ -41,7 +40,7 @@ from axe_eq.prove.programs.reals import Real, difference_over_reals, evaluate_re
 from axe_eq.rule.law import Instance, Law
 from axe_eq.rule.term import Sort, Term, postorder
 from axe_eq.schedule import terms as schedule_terms
-from axe_eq.schedule.meaning import Evaluator, places_in, tiles_in
+from axe_eq.schedule.meaning import Evaluator, tiles_in
 
 Inputs = Mapping[str, Array]
 
@@ -66,7 +65,6 @@ MEANINGS: dict[Sort, Callable[[Term, Inputs], Any]] = {
     VALUE: _value,
     **dict.fromkeys(layout_terms.SORTS, _layout),
     schedule_terms.PLACED: lambda t, x: Evaluator(x).memory(t),
-    schedule_terms.PLACES: lambda t, x: [Evaluator(x).memory(p) for p in places_in(t)],
     schedule_terms.TILE: lambda t, x: Evaluator(x).parts(t),
     schedule_terms.TILES: lambda t, x: [Evaluator(x).parts(tile) for tile in tiles_in(t)],
 }
@@ -177,7 +175,7 @@ def _unbound(law: Law) -> str:
     """Parameters that the left side does not have: as a rewrite, the law cannot know them."""
     if law.normal:
         return ""
-    known = names_in(law.pattern().left)
+    known = variables_in(law.pattern().left)
     return ", ".join(name for name, _ in law.params if name not in known)
 
 

@@ -14,13 +14,13 @@ from math import prod
 from typing import Any
 
 from axe_eq.check.lawkinds import Misfit, fits, operand_kinds
-from axe_eq.check.lawpattern import listed, listing, names_in
-from axe_eq.check.layoutsample import layout_term
 from axe_eq.check.scansample import draw_scan, scanned_kinds
 from axe_eq.check.schedulesample import ARGUMENTS, Fact, draw_facts, stating
 from axe_eq.check.selsample import sample_selector, shapes_for
+from axe_eq.egraph.compile import variables_in
 from axe_eq.errors import AxeError
-from axe_eq.layout.symbolic.terms import LAYOUT
+from axe_eq.layout.symbolic.instances import layout_of
+from axe_eq.layout.symbolic.terms import LAYOUT, encode
 from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text
 from axe_eq.program.sigalg import elementwise
@@ -30,12 +30,13 @@ from axe_eq.program.terms import (
     VALUE,
     Cons,
     In,
-    Nil,
     Op,
     Scan,
     Sel,
+    args,
     op,
     operands,
+    sel,
     type_of,
 )
 from axe_eq.program.types import DTYPES, ValueType, held, value_type
@@ -73,7 +74,12 @@ class Maker:
     # -- values ------------------------------------------------------------------------------------
 
     def value(self, pattern: Any, kinds: str, shape: Shape, at: str) -> Term:
-        """A term that matches a pattern and has a value of this shape and one of these kinds."""
+        """A term that matches a pattern and has a value of this shape and one of these kinds.
+
+        Any input where there is no pattern.
+        """
+        if pattern is None:
+            return self.leaf(kinds, shape, at)
         if isinstance(pattern, Var):
             if pattern.name not in self.bound:
                 self.bound[pattern.name] = self.leaf(kinds, shape, at)
@@ -99,11 +105,14 @@ class Maker:
     def bind(self, patterns: Sequence[Any], values: Sequence[Ground]) -> None:
         """Give values to primitive parameters; what has another value does not fit."""
         for pattern, value in zip(patterns, values, strict=True):
-            known = (
-                self.bound.setdefault(pattern.name, value) if isinstance(pattern, Var) else pattern
-            )
-            if known != value:
+            if isinstance(pattern, Var):
+                pattern = self.bound.setdefault(pattern.name, value)
+            if pattern != value:
                 raise Misfit
+
+    def is_free(self, pattern: Any) -> bool:
+        """Whether a pattern is a parameter without a value."""
+        return isinstance(pattern, Var) and pattern.name not in self.bound
 
     def leaf(self, kinds: str, shape: Shape, at: str) -> Term:
         """An input of this shape, sometimes one there is already."""
@@ -142,32 +151,24 @@ class Maker:
         text = self.cell_text(pattern.args[1], kinds, len(own), rest, at)
         declared, _ = cell(text)
         wanted = operand_kinds(declared, text, kinds)
-        n_rest = self.rest_length(declared, len(own), rest, at)
-        parts = [*own, *([None] * n_rest)]
-        sig_pattern = pattern.args[0]
-        if isinstance(sig_pattern, Var) and sig_pattern.name not in self.bound:
-            if sig_pattern.name in names_in(pattern.args[2]):
-                # The operands speak of this signature: it must be there before them.
-                sig, _ = self.new_signature(declared, [None] * len(parts), wanted, shape, at)
-                self.bound[sig_pattern.name] = sig.text
-                sig, terms = self.known_signature(sig.text, parts, wanted, shape, at)
-            else:
-                sig, terms = self.new_signature(declared, parts, wanted, shape, at)
-                self.bound[sig_pattern.name] = sig.text
-        else:
-            text_of = str(self.primitive(sig_pattern))
-            sig, terms = self.known_signature(text_of, parts, wanted, shape, at)
+        parts = [*own, *([None] * self.rest_length(declared, len(own), rest, at))]
+        of = pattern.args[0]
+        is_new = self.is_free(of)
+        # Where the operands speak of a signature, it must be there before them.
+        first = not is_new or of.name in variables_in(pattern.args[2])
+        if is_new:
+            given = [None] * len(parts) if first else parts
+            sig, terms = self.new_signature(declared, given, wanted, shape, at)
+            self.bound[of.name] = sig.text
+        if first:
+            sig, terms = self.known_signature(str(self.primitive(of)), parts, wanted, shape, at)
         return Op(sig.text, text, self.close(terms, len(own), rest))
 
     def primitive(self, pattern: Any) -> Ground:
         """The value of a primitive pattern; what is not bound yet cannot be known here."""
-        if isinstance(pattern, Var):
-            if pattern.name not in self.bound:
-                raise Misfit
-            return self.bound[pattern.name]
-        if isinstance(pattern, Expr):
+        if isinstance(pattern, Expr) or self.is_free(pattern):
             raise Misfit
-        return pattern  # type: ignore[no-any-return]
+        return self.bound[pattern.name] if isinstance(pattern, Var) else pattern
 
     def rest_length(self, declared: Cell, n: int, rest: Any, at: str) -> int:
         """Number of operands that an operand-list parameter stands for."""
@@ -181,20 +182,14 @@ class Maker:
 
     def close(self, terms: Sequence[Term], n: int, rest: Any) -> Term:
         """The operand list; binds the operand-list parameter."""
-        if rest is None:
-            tail = Nil()
-        else:
-            tail = listing(terms[n:])
-            if self.bound.setdefault(rest.name, tail) is not tail:
-                raise Misfit
-        result = tail
-        for term in reversed(terms[:n]):
-            result = Cons(term, result)
-        return result
+        tail = args() if rest is None else args(*terms[n:])
+        if rest is not None and self.bound.setdefault(rest.name, tail) is not tail:
+            raise Misfit
+        return args(*terms[:n], rest=tail)  # type: ignore[no-any-return]
 
     def cell_text(self, pattern: Any, kinds: str, n: int, rest: Any, at: str) -> str:
         """A cell whose value is of one of these kinds, with a fitting number of operands."""
-        if not isinstance(pattern, Var) or pattern.name in self.bound:
+        if not self.is_free(pattern):
             return str(self.primitive(pattern))
         if rest is not None and rest.name in self.bound:
             n += len(operands(self.bound[rest.name]))  # type: ignore[arg-type]
@@ -202,12 +197,14 @@ class Maker:
         fitting = [c for c in CELLS.values() if fits(c, n, rest is not None, kinds)]
         if not fitting:
             raise Misfit
-        name = self.draw.pick(f"cell {pattern.name}", fitting).name
-        text = name
-        if CELLS[name].result == "param":
-            text = f"{name} {self.dtype(kinds, f'{at}.to')}"
+        text = self.with_param(self.draw.pick(f"cell {pattern.name}", fitting), kinds, at)
         self.bound[pattern.name] = text
         return text
+
+    def with_param(self, declared: Cell, kinds: str, at: str) -> str:
+        """The text of a cell, with the dtype that a cast names."""
+        of = f" {self.dtype(kinds, f'{at}.to')}" if declared.result == "param" else ""
+        return declared.name + of
 
     def new_signature(
         self, declared: Cell, parts: Sequence[Any], wanted: Sequence[str], shape: Shape, at: str
@@ -228,14 +225,10 @@ class Maker:
             else:
                 read, of = self.reading(len(shape), dims, where)
             kinds = wanted[min(n, len(wanted) - 1)]
-            leaf = Var("", VALUE) if part is None else part
             reads.append(read)
-            terms.append(
-                self.leaf(kinds, of, where) if part is None else self.value(leaf, kinds, of, where)
-            )
-        sig = make(
-            reads, range(len(shape)), monoid, range(len(shape), len(dims)), dict(enumerate(dims))
-        )
+            terms.append(self.value(part, kinds, of, where))
+        n_out, fixed = len(shape), dict(enumerate(dims))
+        sig = make(reads, range(n_out), monoid, range(n_out, len(dims)), fixed)
         self.extents_of[sig.text] = tuple(dims)
         return sig, terms
 
@@ -307,11 +300,7 @@ class Maker:
         terms = []
         for n, (part, read) in enumerate(zip(parts, sig.operands, strict=True)):
             kinds = wanted[min(n, len(wanted) - 1)]
-            where = f"{at}.{n}"
-            of = _extents(read, dims)
-            terms.append(
-                self.leaf(kinds, of, where) if part is None else self.value(part, kinds, of, where)
-            )
+            terms.append(self.value(part, kinds, _extents(read, dims), f"{at}.{n}"))
         return sig, terms
 
     # -- selectors ---------------------------------------------------------------------------------
@@ -321,7 +310,7 @@ class Maker:
         parts, rest = listed(pattern.args[1])
         if rest is not None:
             parts = [*parts, *([None] * self.draw.integer(f"{at}.rest", 0, 1))]
-        unbound = isinstance(pattern.args[0], Var) and pattern.args[0].name not in self.bound
+        unbound = self.is_free(pattern.args[0])
         spec = None if unbound else str(self.primitive(pattern.args[0]))
         given = [self.given(p) for p in parts]
         known = [None if t is None else value_type(type_of(t)) for t in given]
@@ -342,9 +331,7 @@ class Maker:
             self.bound[pattern.args[0].name] = text
         kind = DTYPES[name].kind if parts else kinds
         terms = [
-            self.leaf(kind, of, f"{at}.{n}")
-            if part is None
-            else self.value(part, kind, of, f"{at}.{n}")
+            self.value(part, kind, of, f"{at}.{n}")
             for n, (part, of) in enumerate(zip(parts, shapes, strict=True))
         ]
         self.types_of[text] = tuple(value_type(type_of(t)) for t in terms)
@@ -355,7 +342,7 @@ class Maker:
     def scan(self, pattern: Term, kinds: str, shape: Shape, at: str) -> Term:
         """A scan whose parts match the pattern."""
         parts, rest = listed(pattern.args[1])
-        if isinstance(pattern.args[0], Var) and pattern.args[0].name not in self.bound:
+        if self.is_free(pattern.args[0]):
             self.bound[pattern.args[0].name] = draw_scan(self.draw, at, kinds, len(shape))
         text = str(self.primitive(pattern.args[0]))
         wanted = scanned_kinds(text, kinds)
@@ -363,8 +350,8 @@ class Maker:
         if len(given) != len(wanted):
             raise Misfit
         terms = [
-            self.leaf(k, shape, f"{at}.{n}") if p is None else self.value(p, k, shape, f"{at}.{n}")
-            for n, (p, k) in enumerate(zip(given, wanted, strict=True))
+            self.value(part, of, shape, f"{at}.{n}")
+            for n, (part, of) in enumerate(zip(given, wanted, strict=True))
         ]
         return Scan(text, self.close(terms, len(parts), rest))
 
@@ -405,7 +392,7 @@ class Maker:
         if sort == VALUE:
             return self.random_value(2, at)
         if sort == ARGS:
-            return listing([self.leaf("f", self.shape(at), at)])
+            return args(self.leaf("f", self.shape(at), at))  # type: ignore[no-any-return]
         if sort not in GENERATORS:
             raise Misfit
         return GENERATORS[sort](self.draw, at)
@@ -424,7 +411,7 @@ class Maker:
             if found is None:
                 raise Misfit
             text, (inner_shape,) = found
-            return Sel(text, listing([self._random(depth - 1, kinds, inner_shape, f"{at}.0")]))
+            return sel(text, self._random(depth - 1, kinds, inner_shape, f"{at}.0"))
         if kinds == "f" and self.draw.chance(f"{at}.twice", 0.2):
             return self._twice(depth, shape, at)
         open_cells = [
@@ -434,9 +421,7 @@ class Maker:
         ]
         names = [n for n in open_cells if fits(CELLS[n], 1, True, kinds)]
         declared = CELLS[self.draw.pick(f"{at}.cell", names)]
-        text = declared.name
-        if declared.result == "param":
-            text = f"{text} {self.dtype(kinds, f'{at}.to')}"
+        text = self.with_param(declared, kinds, at)
         n = declared.arity or self.draw.integer(f"{at}.n", 1, 3)
         inner = [Var(f"{at}.{i}", VALUE) for i in range(n)]
         wanted = operand_kinds(declared, text, kinds)
@@ -445,7 +430,7 @@ class Maker:
             self._random(depth - 1, DTYPES[of.dtype].kind, of.shape, f"{at}.{i}")
             for i, of in enumerate(value_type(type_of(x)) for x in leaves)
         ]
-        return Op(sig.text, text, listing(grown))
+        return op(sig.text, text, *grown)
 
     def _twice(self, depth: int, shape: Shape, at: str) -> Term:
         """A value with itself: a multiple more, or less, or times it."""
@@ -455,10 +440,19 @@ class Maker:
             raise Misfit
         rank, name = len(shape), value_type(of).dtype
         value = self.draw.pick(f"{at}.times", (1.0, 2.0, -1.0, 0.0, 2049.0))
-        number = Sel(join_text("full", (), held(value, name), name), Nil())
+        number = sel(join_text("full", (), held(value, name), name))
         other = op(make([range_of(rank), []], range(rank)).text, "mul", inner, number)
         how = self.draw.pick(f"{at}.how", ("add", "sub", "mul"))
         return op(elementwise(rank, 2).text, how, other, inner)
+
+
+def listed(pattern: Any) -> tuple[list[Any], Any]:
+    """The operands that a pattern lists, and the parameter for the others, if any."""
+    parts = []
+    while isinstance(pattern, Term) and pattern.symbol is Cons:
+        parts.append(pattern.args[0])
+        pattern = pattern.args[1]
+    return parts, pattern if isinstance(pattern, Var) else None
 
 
 def range_of(rank: int) -> tuple[Affine, ...]:
@@ -466,7 +460,13 @@ def range_of(rank: int) -> tuple[Affine, ...]:
     return tuple(map(plain, range(rank)))
 
 
-GENERATORS[LAYOUT] = layout_term
+def _layout(draw: Draw, at: str) -> Term:
+    """A small layout."""
+    rng = random.Random(draw.integer(f"{at}.seed", 0, 2**32))
+    return encode(layout_of(rng, draw.pick(f"{at}.size", (1, 2, 3, 4, 6, 8, 12))))
+
+
+GENERATORS[LAYOUT] = _layout
 
 
 def _extents(read: Sequence[Affine], dims: Sequence[int], slack: Draw | None = None) -> Shape:

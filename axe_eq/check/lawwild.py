@@ -8,7 +8,7 @@ from axe_eq.check.lawsample import Sample
 from axe_eq.program.facts import ANYTHING
 from axe_eq.program.terms import ARGS, VALUE, In
 from axe_eq.rule.law import Instance, Law
-from axe_eq.rule.term import Ground, Term, postorder
+from axe_eq.rule.term import Ground, Term, mapped, postorder
 
 
 def wilder(sample: Sample, law: Law) -> Iterator[Instance]:
@@ -31,11 +31,4 @@ def wilder(sample: Sample, law: Law) -> Iterator[Instance]:
 
 def replaced(value: Ground, image: Mapping[Term, Term]) -> Ground:
     """A value with some of its inputs replaced."""
-    if not isinstance(value, Term):
-        return value
-    known = dict(image)
-    for sub in postorder(value):
-        if sub not in known:
-            args = tuple(known[a] if isinstance(a, Term) else a for a in sub.args)
-            known[sub] = Term(sub.symbol, args)
-    return known[value]
+    return mapped(value, known=image) if isinstance(value, Term) else value

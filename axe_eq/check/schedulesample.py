@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from math import prod
 
-from axe_eq.layout import Layout, Mesh
+from axe_eq.layout import Layout
 from axe_eq.program.decisions import Draw
 from axe_eq.program.terms import operands, type_of
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.rule.term import Analysis, Call, Symbol, Term
-from axe_eq.schedule import shard
 from axe_eq.schedule import terms as s
 from axe_eq.schedule.box import Entry, root_boxes, show
 
@@ -116,57 +115,10 @@ def _unread(draw: Draw, at: str) -> list[ValueType]:
     return [ValueType("f64", draw.pick(f"{at}.unread {n}", shapes)) for n in range(n_boxes)]
 
 
-# -- a mesh ----------------------------------------------------------------------------------------
-
-
-_MESHES = [
-    shard.mesh_text(Mesh(sizes, shard.DEVICE_AXIS))
-    for sizes in (
-        {"x": 2},
-        {"x": 3},
-        {"x": 4},
-        {"x": 2, "y": 2},
-        {"x": 2, "y": 3},
-        {"y": 3, "x": 2},
-    )
-]
-
-
-def draw_mesh(draw: Draw) -> str:
-    """The mesh of a sample, the same whenever it is asked for."""
-    known = draw.made.get("mesh")
-    return _MESHES[int((draw.unit("mesh") if known is None else known) * len(_MESHES))]
-
-
-def draw_cut(draw: Draw, at: str, type: ValueType) -> str:
-    """A cut of a value over the mesh of the sample."""
-    return draw.pick(f"{at}.cut", shard.boxes(str(type), draw_mesh(draw)))
-
-
-def _shard(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
-    return draw_cut(draw, f"{at}.b", _type(given[0])), draw_mesh(draw)
-
-
-def _shards(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
-    types = [*map(_type, operands(given[0])), *_unread(draw, at)]
-    cuts = [draw_cut(draw, f"{at}.b{n}", t) for n, t in enumerate(types)]
-    return "".join(f"{cut};" for cut in cuts), draw_mesh(draw)
-
-
 def _arrival(draw: Draw, at: str, value: Term) -> str:
-    """Where an input arrives: on one device, or cut over the mesh of the sample."""
-    type_ = _type(value)
-    if draw.chance(f"{at}.local", 0.5):
-        return draw_layout(draw, at, type_)
-    return shard.layout_text(str(type_), draw_cut(draw, at, type_), draw_mesh(draw))
+    """Where an input arrives."""
+    return draw_layout(draw, at, _type(value))
 
 
-ARGUMENTS |= {
-    s.place: _place,
-    s.tile: _tile,
-    s.tiles: _tiles,
-    s.Load: _load,
-    s.shard: _shard,
-    s.shards: _shards,
-}
+ARGUMENTS |= {s.place: _place, s.tile: _tile, s.tiles: _tiles, s.Load: _load}
 STATED[s.arrivals] = _arrival

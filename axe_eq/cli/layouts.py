@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from axe_eq.cli.group import as_json_text, axe, json_option
-from axe_eq.cli.words import (
-    context_of,
-    context_options,
-    parse_integers,
-    parse_region,
-    parse_shape,
-)
+from axe_eq.cli.words import context_of, context_options, parse_integers, parse_region, parse_shape
 from axe_eq.errors import ArgumentError
+from axe_eq.files import read_text
 from axe_eq.layout import (
     Layout,
     common_refinement,
@@ -324,9 +318,4 @@ def draw(
 
 def _subject(text: str) -> str | Certificate:
     """A layout text, or the certificate in a file."""
-    if not text.endswith(".json"):
-        return text
-    try:
-        return Certificate(Path(text).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"file {text!r}", f"does not read ({error})", "a certificate") from None
+    return Certificate(read_text(text, "a certificate")) if text.endswith(".json") else text

@@ -14,6 +14,7 @@ import numpy as np
 
 from axe_eq.cli.group import as_json_text, axe, json_option
 from axe_eq.cli.source import load_arrays, load_function, parse_dims, parse_extents, taking
+from axe_eq.cli.words import together
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.files import whole
 from axe_eq.pipeline import compile as compile_program
@@ -24,23 +25,15 @@ from axe_eq.run.executable import simulates
 from axe_eq.run.store import Loaded, load
 from axe_eq.schedule.quantity import bytes_text
 
-
-def program_options(command: Any) -> Any:
-    """What names a program and how it is compiled."""
-    for option in reversed(
-        (
-            click.argument("function", metavar="FILE:FN"),
-            click.option(
-                "--spec", "specs", multiple=True, help='One per argument: "8192x4096:f16".'
-            ),
-            click.option("--target", default=None, help="A machine; see `axe targets`."),
-            click.option("--packs", default=None, help="Packs to use, separated by commas."),
-            click.option("--without", multiple=True, help="A law or pack to leave out."),
-            click.option("--numerics", type=click.Choice(["real", "exact"]), default="real"),
-        )
-    ):
-        command = option(command)
-    return command
+# What names a program and how it is compiled.
+program_options = together(
+    click.argument("function", metavar="FILE:FN"),
+    click.option("--spec", "specs", multiple=True, help='One per argument: "8192x4096:f16".'),
+    click.option("--target", default=None, help="A machine; see `axe targets`."),
+    click.option("--packs", default=None, help="Packs to use, separated by commas."),
+    click.option("--without", multiple=True, help="A law or pack to leave out."),
+    click.option("--numerics", type=click.Choice(["real", "exact"]), default="real"),
+)
 
 
 def is_saved(function: str) -> bool:
@@ -67,25 +60,10 @@ def pack_names(packs: str | None) -> list[str] | None:
     return [name.strip() for name in packs.split(",")] if packs else None
 
 
-def compiled(
-    function: str,
-    specs: tuple[str, ...],
-    target: str | None,
-    packs: str | None,
-    without: tuple[str, ...],
-    numerics: str,
-    tune: bool | float = False,
-) -> Any:
-    """Compile what the options name."""
-    return compile_program(
-        taking(load_function(function), specs),
-        *specs,
-        target=target,
-        packs=pack_names(packs),
-        without=without,
-        numerics=numerics,
-        tune=tune,
-    )
+def compiled(function: str, specs: tuple[str, ...], packs: str | None, **options: Any) -> Any:
+    """Compile what the options name; those that are not read here are `compile`'s own."""
+    fn = taking(load_function(function), specs)
+    return compile_program(fn, *specs, packs=pack_names(packs), **options)
 
 
 def summary(exe: Any) -> dict[str, Any]:
@@ -118,11 +96,7 @@ def summary(exe: Any) -> dict[str, Any]:
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page of the schedule here.")
 @json_option
 def compile_command(
-    output: str | None,
-    extents: tuple[str, ...],
-    html: str | None,
-    as_json: bool,
-    **options: Any,
+    output: str | None, extents: tuple[str, ...], html: str | None, as_json: bool, **options: Any
 ) -> None:
     """Compile a function: choose its cheapest schedule."""
     wanted = parse_extents(extents)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -15,7 +14,7 @@ from axe_eq.cli.source import load_function, taking
 from axe_eq.cli.verdicts import verdict_data
 from axe_eq.cli.words import context_of, context_options
 from axe_eq.errors import ArgumentError
-from axe_eq.files import write_text
+from axe_eq.files import read_text, write_text
 from axe_eq.mesh import plan_from_json
 from axe_eq.prove.certificates.checker import refusal
 from axe_eq.prove.certificates.proof import Certificate
@@ -83,11 +82,7 @@ def _program(side: str) -> Any:
     """A function, a rank program, or a plan read back from its JSON."""
     if not _is_plan(side):
         return load_function(side)
-    try:
-        text = Path(side).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"file {side!r}", f"does not read ({error})", "a mesh plan") from None
-    return plan_from_json(text)
+    return plan_from_json(read_text(side, "a mesh plan"))
 
 
 @axe.command("check-cert")
@@ -95,10 +90,7 @@ def _program(side: str) -> Any:
 @json_option
 def check_cert(file: str, as_json: bool) -> None:
     """Check a certificate without a search; exit 1: refused."""
-    try:
-        text = Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ArgumentError(f"file {file!r}", f"does not read ({error})", "a certificate") from None
+    text = read_text(file, "a certificate")
     reason = refusal(text)
     accepted = reason is None
     if not accepted:

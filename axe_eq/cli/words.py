@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import click
@@ -84,31 +85,31 @@ OPTIONS = Spelling(
 )
 
 
-def context_options(command: Any) -> Any:
-    """What a text leaves out: the shape, the devices, the size of an element."""
-    for option in reversed(
-        (
-            click.option(
-                "--shape",
-                default=None,
-                help="Extents of the tensor: 8x16. The modes of CuTe text are then its dims.",
-            ),
-            click.option(
-                "--mesh",
-                multiple=True,
-                help="The devices, slow to fast: x=2,y=4; several add up in their order.",
-            ),
-            click.option("--axis", default="gpuid", help="The axis that devices lie on."),
-            click.option(
-                "--itemsize",
-                type=click.IntRange(1),
-                default=None,
-                help="Bytes of an element, for texts that count bytes.",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+def together(*options: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Options of a command as one, in this order."""
+    return lambda command: reduce(lambda made, option: option(made), reversed(options), command)
+
+
+# What a text leaves out: the shape, the devices, the size of an element.
+context_options = together(
+    click.option(
+        "--shape",
+        default=None,
+        help="Extents of the tensor: 8x16. The modes of CuTe text are then its dims.",
+    ),
+    click.option(
+        "--mesh",
+        multiple=True,
+        help="The devices, slow to fast: x=2,y=4; several add up in their order.",
+    ),
+    click.option("--axis", default="gpuid", help="The axis that devices lie on."),
+    click.option(
+        "--itemsize",
+        type=click.IntRange(1),
+        default=None,
+        help="Bytes of an element, for texts that count bytes.",
+    ),
+)
 
 
 def context_of(

@@ -59,12 +59,7 @@ if(!/^[0-9 ]+$/.test(held))held='';pick(held)})();
 
 
 def page(
-    title: str,
-    body: Iterable[str],
-    *,
-    formal: bool = False,
-    linked: bool = False,
-    style: str = "",
+    title: str, body: Iterable[str], *, formal: bool = False, linked: bool = False, style: str = ""
 ) -> str:
     """A whole HTML document.
 

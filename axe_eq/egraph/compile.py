@@ -193,14 +193,14 @@ def rule(body: Iterable[str], actions: Iterable[str], ruleset: str, name: str) -
     return f"(rule ({facts}) ({done}) :ruleset {ruleset} :name {quote(name)})"
 
 
-def _variables(value: Any) -> set[str]:
+def variables_in(value: Any) -> set[str]:
+    """Names of the variables in a pattern."""
     if isinstance(value, Var):
         return {value.name}
-    if isinstance(value, (Expr, Term)):
-        return set().union(*(_variables(a) for a in value.args)) if value.args else set()
+    parts = value.args if isinstance(value, Expr | Term) else ()
     if isinstance(value, Cond):
-        return _variables(value.left) | _variables(value.right)
-    return set()
+        parts = value.left, value.right
+    return set().union(*map(variables_in, parts))
 
 
 def _root_alone(writer: Writer, left: Term, call: Call) -> list[str] | None:
@@ -237,12 +237,12 @@ class Ask(NamedTuple):
 def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list[Ask]]:
     """The whole body, and what asks for what its calls need."""
     body = [f"(= _root {writer.text(left)})"]
-    bound, facts = _variables(left), set[str]()
+    bound, facts = variables_in(left), set[str]()
     waiting = list(pattern.conditions)
     asks: list[Ask] = []
 
     def settle() -> None:
-        for condition in [c for c in waiting if _variables(c) <= bound]:
+        for condition in [c for c in waiting if variables_in(c) <= bound]:
             waiting.remove(condition)
             body.append(writer.condition(condition))
 
@@ -292,7 +292,7 @@ def _check_direction(law: Law, pattern: Pattern, left: Any) -> None:
     if not isinstance(left, Term):
         raise PackError(f"law {law.name!r}", "its left side is a bare variable", "an operator term")
     results = {r.name for call in pattern.calls for r in call.results}
-    missing = {p.name for p in pattern.params} - _variables(left) - results
+    missing = {p.name for p in pattern.params} - variables_in(left) - results
     if missing:
         raise PackError(
             f"law {law.name!r}", f"parameters {sorted(missing)} are not on the side it starts from",

@@ -105,7 +105,6 @@ def representatives(rows: Iterable[Row]) -> dict[Class, Term]:
     waiting: dict[Class, list[tuple[int, Row]]] = defaultdict(list)
     open_args: list[int] = []
     levels: dict[int, list[Row]] = defaultdict(list)
-    depth: dict[Class, int] = {}
     for row in rows:
         missing = {a for a, s in zip(row[1], row[0].args, strict=True) if not s.primitive}
         for arg in missing:
@@ -117,7 +116,7 @@ def representatives(rows: Iterable[Row]) -> dict[Class, Term]:
     while levels:
         level = min(levels)
         for where, term in _best(levels.pop(level), known):
-            known[where], depth[where] = term, level
+            known[where] = term
             for number, row in waiting.pop(where, ()):
                 open_args[number] -= 1
                 if not open_args[number]:

@@ -28,11 +28,6 @@ class Reach:
         self._marks: set[Mark] = set()
         self._answers: set[Ground] = set()
 
-    def clear(self) -> None:
-        """Forget all that occurred."""
-        self._marks.clear()
-        self._answers.clear()
-
     def inserted(self, term: Term) -> None:
         """A term occurs; its operands are told of on their own."""
         self._marks.update(_written(term))

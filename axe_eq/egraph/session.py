@@ -90,7 +90,6 @@ class _Taught:
         primitives: functions that answer requests, by name.
         analyses: facts that it keeps, those that laws ask for included.
         taught: rulesets that it knows in its present state.
-        marks: those that it knew in each of the states that it remembers.
         is_whole: no command broke off in it.
         thread: which one made it.
     """
@@ -99,7 +98,7 @@ class _Taught:
         laws, symbols, analyses, record = self._known = known
         self.egg = egg.EGraph()
         self.taught: set[str] = set()
-        self.marks: list[set[str]] = []
+        self._before: set[str] = set()
         self._ever: dict[str, dict[str, None]] = {ruleset: {} for ruleset in laws}
         self._together: dict[tuple[str, ...], str] = {}
         self.is_whole, self.thread = True, threading.get_ident()
@@ -163,13 +162,12 @@ class _Taught:
     def mark(self) -> None:
         """Remember the present state."""
         self.egg.run_program(egg.Push(1))
-        self.marks.append(set(self.taught))
+        self._before = set(self.taught)
 
-    def forget(self, marks: int) -> None:
-        """Return to the state before the last so many marks."""
-        self.egg.run_program(egg.Pop(_SPAN, marks))
-        self.taught = self.marks[-marks]
-        del self.marks[-marks:]
+    def forget(self) -> None:
+        """Return to the state that was marked."""
+        self.egg.run_program(egg.Pop(_SPAN, 1))
+        self.taught = self._before
 
 
 def _own(ruleset: str, key: str) -> str:
@@ -191,7 +189,7 @@ class _Known(NamedTuple):
         return (tuple(self.laws), laws, self.symbols, tuple(map(id, self.analyses)), self.record)
 
 
-_KEPT_AT_MOST = 4
+_KEPT_AT_MOST = 8
 _kept: dict[tuple[Any, ...], tuple[_Known, _Taught]] = {}
 
 
@@ -208,7 +206,7 @@ def _give_back(known: _Known, taught: _Taught) -> None:
     """Keep the e-graph of a session that ended, unless a command broke off in it."""
     if not (taught.is_whole and _is_main() and taught.thread == threading.get_ident()):
         return
-    taught.forget(len(taught.marks))
+    taught.forget()
     _kept[known.key()] = known, taught
     while len(_kept) > _KEPT_AT_MOST:
         del _kept[next(iter(_kept))]
@@ -273,23 +271,6 @@ class Session:
             raise _trip_wire(error.context) from error
         self._taught.is_whole = True
         return found
-
-    def mark(self) -> None:
-        """Remember the present state for `rewind`."""
-        self._taught.mark()
-
-    def rewind(self) -> None:
-        """Forget everything since `mark`, keep the laws: far cheaper than a new session."""
-        self._taught.forget(1)
-        self._taught.recall()
-        self._taught.mark()
-        self._reach.clear()
-        self._known_sizes = None
-        self._numbers.clear()
-        self._strings.clear()
-        self._closed.clear()
-        self._count = 0
-        self._start = time.perf_counter()
 
     # --- terms in
     # -------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from math import gcd
 from typing import ClassVar
 
-from axe_eq.kernel import exchange, given, ir
+from axe_eq.kernel import given, ir
 from axe_eq.kernel.cells import Cell, renumber, used
 from axe_eq.kernel.expr import Expr, Int, Var, bounds, divisor, var
 from axe_eq.kernel.given import integer, refuse, whole
@@ -278,7 +278,15 @@ class Builder:
         scratch: ir.Buffer | None = None,
     ) -> None:
         """Reduce registers over `dims`; out keeps them with extent 1."""
-        self._add(exchange.reduce(self._parts, monoid, out, src, dims, scratch))
+        out, src = self._parts.written("reduce", out), self._parts.view("reduce", src)
+        given.monoid("reduce", monoid, src.buffer.dtype)
+        dims = given.dims("reduce", dims, len(src.shape))
+        if scratch is not None:
+            self._parts.buffer("reduce", scratch)
+        wanted = tuple(1 if d in dims else e for d, e in enumerate(src.shape))
+        if out.shape != wanted:
+            raise refuse("reduce", f"{out} of shape {out.shape}", f"shape {wanted}")
+        self._add(ir.Reduce(monoid, out, src, dims, scratch))
 
     def scan(
         self,
@@ -289,7 +297,25 @@ class Builder:
         scratch: Sequence[ir.Buffer] = (),
     ) -> None:
         """Scan register tiles along `dim` in place, after what the carries hold; see `ir.Scan`."""
-        self._add(exchange.scan(self._parts, merge, states, carries, dim, scratch))
+        held, kept = ([self._parts.written("scan", v) for v in of] for of in (states, carries))
+        cells = [merge] if isinstance(merge, Cell) else list(merge)
+        if not held or not len(held) == len(kept) == len(cells):
+            counts = f"{len(held)} states, {len(kept)} carries, {len(cells)} cells"
+            raise refuse("scan", counts, "as many of each, one at least")
+        dtypes = [v.buffer.dtype for v in held]
+        merges = tuple(given.cell("scan", c, dtypes * 2) for c in cells)
+        (dim,) = given.dims("scan", [dim], len(held[0].shape))
+        shape = held[0].shape
+        once = tuple(1 if d == dim else e for d, e in enumerate(shape))
+        for state, carry, dtype in zip(held, kept, dtypes, strict=True):
+            if state.shape != shape:
+                raise refuse("scan", f"{state} of shape {state.shape}", f"shape {shape}")
+            if carry.shape != once or carry.buffer.dtype != dtype:
+                wrong = f"{carry} of {carry.buffer.dtype}{list(carry.shape)}"
+                raise refuse("scan", wrong, f"{dtype}{list(once)}")
+        for buffer in scratch:
+            self._parts.buffer("scan", buffer)
+        self._add(ir.Scan(merges, tuple(held), tuple(kept), dim, tuple(scratch)))
 
     def fill(self, out: ir.View, value: float) -> None:
         """Set every element."""

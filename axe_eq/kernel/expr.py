@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
+from operator import add, and_, eq, floordiv, ge, gt, le, lt, mod, mul, ne, rshift, sub, xor
 from typing import Any, TypeAlias, Union
 
 import numpy as np
@@ -22,24 +23,10 @@ Int: TypeAlias = Union[int, "Expr"]
 Bounds: TypeAlias = tuple[int | None, int | None]
 
 _APPLY: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "//": lambda a, b: a // b,
-    "%": lambda a, b: a % b,
-    "^": lambda a, b: a ^ b,
-    "&": lambda a, b: a & b,
-    ">>": lambda a, b: a >> b,
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
-    "and": np.logical_and,
-    "min": np.minimum,
-    "max": np.maximum,
-}
+    "+": add, "-": sub, "*": mul, "//": floordiv, "%": mod, "^": xor, "&": and_, ">>": rshift,
+    "<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne,
+    "and": np.logical_and, "min": np.minimum, "max": np.maximum,
+}  # fmt: skip
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!=", "and"})
 
 
@@ -335,16 +322,10 @@ def _fold_extreme(op: str) -> Callable[[Int, Int], Int | None]:
 
 
 _FOLDS: dict[str, Callable[[Int, Int], Int | None]] = {
-    "+": _fold_add,
-    "*": _fold_mul,
-    "//": _fold_div,
-    "%": _fold_mod,
-    "^": _fold_xor,
-    "and": _fold_and,
-    "min": _fold_extreme("min"),
-    "max": _fold_extreme("max"),
+    "+": _fold_add, "*": _fold_mul, "//": _fold_div, "%": _fold_mod, "^": _fold_xor,
+    "and": _fold_and, "min": _fold_extreme("min"), "max": _fold_extreme("max"),
     **{op: _fold_compare(op) for op in ("<", "<=", ">", ">=", "==", "!=")},
-}
+}  # fmt: skip
 
 
 def divisor(e: Int) -> int:
@@ -381,15 +362,13 @@ def _bounds(e: Expr) -> Bounds:
         return 0, 1
     (al, ah), (bl, bh) = bounds(e.args[0]), bounds(e.args[1])
     if e.op == "+":
-        return _sum(al, bl), _sum(ah, bh)
+        return _known(add, al, bl), _known(add, ah, bh)
     if e.op == "-":
-        return _sum(al, _negative(bh)), _sum(ah, _negative(bl))
+        return _known(sub, al, bh), _known(sub, ah, bl)
     if e.op == "min":
-        known = [h for h in (ah, bh) if h is not None]
-        return _least(al, bl), min(known) if known else None
+        return _known(min, al, bl), _any_known(min, ah, bh)
     if e.op == "max":
-        known = [low for low in (al, bl) if low is not None]
-        return max(known) if known else None, _most(ah, bh)
+        return _any_known(max, al, bl), _known(max, ah, bh)
     if al is None or bl is None or al < 0 or bl < 0:
         return None, None
     return _bounds_nonnegative(e.op, (al, ah), (bl, bh))
@@ -398,13 +377,13 @@ def _bounds(e: Expr) -> Bounds:
 def _bounds_nonnegative(op: str, a: tuple[int, int | None], b: tuple[int, int | None]) -> Bounds:
     (al, ah), (bl, bh) = a, b
     if op == "*":
-        return al * bl, None if ah is None or bh is None else ah * bh
+        return al * bl, _known(mul, ah, bh)
     if op == "//":
         return (0 if bh is None else al // max(bh, 1)), None if ah is None else ah // max(bl, 1)
     if op == "%":
-        return 0, _minimum_known(ah, None if bh is None else bh - 1)
+        return 0, _any_known(min, ah, _known(sub, bh, 1))
     if op == "&":
-        return 0, _minimum_known(ah, bh)
+        return 0, _any_known(min, ah, bh)
     if op == ">>":
         return 0, ah
     if op == "^" and ah is not None and bh is not None:
@@ -412,25 +391,15 @@ def _bounds_nonnegative(op: str, a: tuple[int, int | None], b: tuple[int, int | 
     return 0, None
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else a + b
+def _known(of: Callable[[int, int], int], a: int | None, b: int | None) -> int | None:
+    """What is known of both, where both are."""
+    return None if a is None or b is None else of(a, b)
 
 
-def _negative(a: int | None) -> int | None:
-    return None if a is None else -a
-
-
-def _least(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else min(a, b)
-
-
-def _most(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else max(a, b)
-
-
-def _minimum_known(a: int | None, b: int | None) -> int | None:
-    known = [x for x in (a, b) if x is not None]
-    return min(known) if known else None
+def _any_known(of: Callable[[list[int]], int], *bounds: int | None) -> int | None:
+    """What is known of those that are."""
+    known = [x for x in bounds if x is not None]
+    return of(known) if known else None
 
 
 def evaluate(e: Int, env: Mapping[str, Any]) -> Any:

@@ -95,14 +95,18 @@ class GlobalTensor:
             for block in buffer.place.blocks
         ]
         self.base = int(evaluate(buffer.place.at(buffer.space.axes[-1]), env))
-        index = (
-            self.element(np.indices(self.shape, sparse=True)) if array.size else np.zeros(0, int)
-        )
+        # Along a dim without a stride everything lies at one place.
+        once = tuple(slice(None, None if any(s for _, s in b) else 1) for b in self.blocks)
+        at = [
+            x[tuple(once[d] if d == n else slice(None) for d in range(x.ndim))]
+            for n, x in enumerate(np.indices(self.shape, sparse=True))
+        ]
+        index = np.broadcast_to(self.element(at), array[once].shape)
         self.index = np.broadcast_to(index, self.shape)
-        self.data = np.zeros(int(self.index.max(initial=0)) + 1, array.dtype)
-        self.data[self.index] = array
+        self.data = np.zeros(int(index.max(initial=0)) + 1, array.dtype)
+        self.data[index] = array[once]
         self.owned = np.zeros(len(self.data), bool)  # not what lies between its rows
-        self.owned[self.index] = True
+        self.owned[index] = True
         self.count = np.zeros(len(self.data), np.int32)
         self.output, self.instance = False, 0
         self.watch: Watch = unwatched

@@ -37,6 +37,7 @@ class Buffer:
         shape: logical extents; those of arguments may be run-time values.
         place: where its elements lie, in elements.
         offset: first byte in shared memory.
+        of: the storage that this is a part of, under dims of its own; None where it is storage.
     """
 
     name: str
@@ -45,6 +46,12 @@ class Buffer:
     shape: tuple[Int, ...]
     place: Placement
     offset: int = 0
+    of: Buffer | None = None
+
+    @property
+    def storage(self) -> Buffer:
+        """What holds its elements."""
+        return self.of or self
 
     @property
     def memory(self) -> str:
@@ -200,9 +207,17 @@ class Where:
 
 @dataclass(eq=False)
 class Statement:
-    """Base of all statements; `at` is the user's source place."""
+    """Base of all statements.
+
+    Attributes:
+        at: the user's source place.
+        controls: names of its fields that `uniform` gives.
+        shown: what `line` says, a format over the statement `s`.
+    """
 
     at: str = field(default="", kw_only=True)
+    controls: ClassVar[tuple[str, ...]] = ()
+    shown: ClassVar[str] = ""
 
     def sections(self) -> Sequence[Section]:
         """The bodies inside."""
@@ -220,11 +235,13 @@ class Statement:
 
     def uniform(self) -> Iterator[Int]:
         """Expressions that have one value for all who issue it."""
-        yield from ()
+        for name in self.controls:
+            value = getattr(self, name)
+            yield from value if isinstance(value, tuple) else (value,)
 
     def line(self) -> str:
         """The statement in one line, without the bodies inside."""
-        return type(self).__name__.lower()
+        return self.shown.format(s=self) or type(self).__name__.lower()
 
 
 Body = list[Statement]
@@ -256,18 +273,12 @@ class For(Statement):
     stop: Int
     step: Int
     body: Body = field(default_factory=list)
+    controls: ClassVar = ("start", "stop", "step")
+    shown: ClassVar = "for {s.var} in range({s.start}, {s.stop}, {s.step}):"
 
     def sections(self) -> Sequence[Section]:
         """What is repeated."""
         return [Section(self.body, (self.var,))]
-
-    def uniform(self) -> Iterator[Int]:
-        """The range."""
-        yield from (self.start, self.stop, self.step)
-
-    def line(self) -> str:
-        """As Python."""
-        return f"for {self.var} in range({self.start}, {self.stop}, {self.step}):"
 
 
 @dataclass(eq=False)
@@ -276,14 +287,8 @@ class If(Statement):
 
     condition: Int
     body: Body = field(default_factory=list)
-
-    def uniform(self) -> Iterator[Int]:
-        """The condition."""
-        yield self.condition
-
-    def line(self) -> str:
-        """As Python."""
-        return f"if {self.condition}:"
+    controls: ClassVar = ("condition",)
+    shown: ClassVar = "if {s.condition}:"
 
 
 @dataclass(eq=False)
@@ -292,14 +297,8 @@ class Let(Statement):
 
     var: Var
     value: Int
-
-    def uniform(self) -> Iterator[Int]:
-        """The value."""
-        yield self.value
-
-    def line(self) -> str:
-        """A declaration."""
-        return f"{self.var} := {self.value}"
+    controls: ClassVar = ("value",)
+    shown: ClassVar = "{s.var} := {s.value}"
 
 
 @dataclass(eq=False)
@@ -308,14 +307,8 @@ class Assign(Statement):
 
     var: Var
     value: Int
-
-    def uniform(self) -> Iterator[Int]:
-        """The value."""
-        yield self.value
-
-    def line(self) -> str:
-        """As Python."""
-        return f"{self.var} = {self.value}"
+    controls: ClassVar = ("value",)
+    shown: ClassVar = "{s.var} = {s.value}"
 
 
 @dataclass(eq=False)
@@ -324,13 +317,17 @@ class Primitive(Statement):
 
     Attributes:
         name: what instruction rows call it.
+        tiles: names of its fields that are its operands, written ones first.
+        says: what it says beside its operands, a format over the statement `s`.
     """
 
     name: ClassVar[str] = ""
+    tiles: ClassVar[tuple[str, ...]] = ("out",)
+    says: ClassVar[str] = ""
 
     def views(self) -> tuple[View, ...]:
         """Its operands, written ones first."""
-        raise NotImplementedError
+        return tuple(getattr(self, name) for name in self.tiles)
 
     def places(self) -> Iterator[Int]:
         """Where its operands begin, which may differ between those who issue it."""
@@ -345,12 +342,11 @@ class Primitive(Statement):
 
     def line(self) -> str:
         """Operands, and what else it says."""
-        more = self.details()
-        return f"{self.operands}{more}"
+        return f"{self.operands}{self.details()}"
 
     def details(self) -> str:
         """What it says beside its operands."""
-        return ""
+        return self.says.format(s=self)
 
 
 @dataclass(eq=False)
@@ -360,38 +356,29 @@ class Copy(Primitive):
     Elements outside a global source read as `fill`; those outside a destination are not written.
     """
 
-    name: ClassVar[str] = "copy"
+    name: ClassVar = "copy"
+    tiles: ClassVar = ("dst", "src")
     dst: View
     src: View
     fill: float = 0.0
     via: str = ""
-
-    def views(self) -> tuple[View, ...]:
-        """Destination, source."""
-        return self.dst, self.src
 
 
 @dataclass(eq=False)
 class Gemm(Primitive):
     """acc[m, n] (+)= sum over k of a[m, k] b[n, k]; asynchronous ones form one group each."""
 
-    name: ClassVar[str] = "gemm"
+    name: ClassVar = "gemm"
+    tiles: ClassVar = ("acc", "a", "b")
+    controls: ClassVar = ("accumulate",)
     acc: View
     a: View
     b: View
     accumulate: Int
     asynchronous: bool
 
-    def views(self) -> tuple[View, ...]:
-        """Accumulator, operands."""
-        return self.acc, self.a, self.b
-
-    def uniform(self) -> Iterator[Int]:
-        """Whether it adds to what is there."""
-        yield self.accumulate
-
     def details(self) -> str:
-        """What it says beside its operands."""
+        """Whether it adds to what is there."""
         return f", accumulate {self.accumulate}" + (", async" if self.asynchronous else "")
 
 
@@ -399,7 +386,8 @@ class Gemm(Primitive):
 class Map(Primitive):
     """out[i] = cell(ins[i] ...), rounded to out's dtype; ins broadcast as in numpy."""
 
-    name: ClassVar[str] = "map"
+    name: ClassVar = "map"
+    says: ClassVar = ": {s.cell}"
     cell: Cell
     out: View
     ins: tuple[View, ...]
@@ -408,29 +396,19 @@ class Map(Primitive):
         """Output, operands."""
         return self.out, *self.ins
 
-    def details(self) -> str:
-        """What it says beside its operands."""
-        return f": {self.cell}"
-
 
 @dataclass(eq=False)
 class Reduce(Primitive):
     """out = monoid over `dims` of `src`; `scratch` is shared memory, where they exchange there."""
 
-    name: ClassVar[str] = "reduce"
+    name: ClassVar = "reduce"
+    tiles: ClassVar = ("out", "src")
+    says: ClassVar = ": {s.monoid} over dims {s.dims}"
     monoid: str
     out: View
     src: View
     dims: tuple[int, ...]
     scratch: Buffer | None
-
-    def views(self) -> tuple[View, ...]:
-        """Output, operand."""
-        return self.out, self.src
-
-    def details(self) -> str:
-        """What it says beside its operands."""
-        return f": {self.monoid} over dims {self.dims}"
 
 
 @dataclass(eq=False)
@@ -447,7 +425,7 @@ class Scan(Primitive):
         scratch: shared memory per part, needed where issuers exchange through it.
     """
 
-    name: ClassVar[str] = "scan"
+    name: ClassVar = "scan"
     merge: tuple[Cell, ...]
     states: tuple[View, ...]
     carries: tuple[View, ...]
@@ -459,7 +437,7 @@ class Scan(Primitive):
         return (self.states[0], *self.states, *self.carries)
 
     def details(self) -> str:
-        """What it says beside its operands."""
+        """Cells and dim."""
         return f": {', '.join(map(str, self.merge))} along dim {self.dim}"
 
 
@@ -467,39 +445,25 @@ class Scan(Primitive):
 class Fill(Primitive):
     """out = value."""
 
-    name: ClassVar[str] = "fill"
+    name: ClassVar = "fill"
+    says: ClassVar = ": {s.value}"
     out: View
     value: float
-
-    def views(self) -> tuple[View, ...]:
-        """Output."""
-        return (self.out,)
-
-    def details(self) -> str:
-        """What it says beside its operands."""
-        return f": {self.value}"
 
 
 @dataclass(eq=False)
 class Index(Primitive):
     """out[i] = begin + position of i along `dim`; for masks."""
 
-    name: ClassVar[str] = "index"
+    name: ClassVar = "index"
+    says: ClassVar = ": {s.begin} + position along dim {s.dim}"
     out: View
     dim: int
     begin: Int
 
-    def views(self) -> tuple[View, ...]:
-        """Output."""
-        return (self.out,)
-
     def places(self) -> Iterator[Int]:
         """Where the tile begins, and the first position."""
         yield from (*self.out.begin, self.begin)
-
-    def details(self) -> str:
-        """What it says beside its operands."""
-        return f": {self.begin} + position along dim {self.dim}"
 
 
 @dataclass(eq=False)

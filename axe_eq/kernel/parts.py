@@ -37,7 +37,7 @@ class Parts:
         """A buffer of this kernel."""
         if not isinstance(value, ir.Buffer):
             raise refuse(thing, f"{value!s} is no buffer", "a buffer")
-        self.own(thing, value, "a buffer")
+        self.own(thing, value.storage, "a buffer")
         return value
 
     def view(self, thing: str, value: object) -> ir.View:

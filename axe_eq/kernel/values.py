@@ -217,6 +217,3 @@ def _strict(
         np.where(nothing, np.inf, bounds.low), np.where(nothing, -np.inf, bounds.high),
         nan | invalid,
     )  # fmt: skip
-
-
-__all__ = ["Values", "anything", "classes", "exactly", "possible"]

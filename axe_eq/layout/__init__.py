@@ -49,23 +49,7 @@ upper.answers = upper.Upper(
 )
 
 __all__ = [
-    "Aliasing",
-    "Clash",
-    "Difference",
-    "Grouped",
-    "Layout",
-    "Mesh",
-    "Swizzle",
-    "common_refinement",
-    "complement",
-    "compose",
-    "direct_sum",
-    "direct_sum_left",
-    "direct_sum_right",
-    "left_inverse",
-    "recover",
-    "right_inverse",
-    "same_map",
-    "tile",
-    "tile_of",
-]
+    "Aliasing", "Clash", "Difference", "Grouped", "Layout", "Mesh", "Swizzle", "common_refinement",
+    "complement", "compose", "direct_sum", "direct_sum_left", "direct_sum_right", "left_inverse",
+    "recover", "right_inverse", "same_map", "tile", "tile_of",
+]  # fmt: skip

@@ -21,16 +21,8 @@ from axe_eq.errors import DispatchError, LayoutError, ScheduleError
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, used
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
-from axe_eq.lower.formulas import (
-    Cone,
-    Fold,
-    Leaf,
-    Load,
-    Looked,
-    Position,
-    Prefix,
-    Root,
-)
+from axe_eq.lower.addresses import elements_of, looks_of
+from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Looked, Position, Prefix, Root
 from axe_eq.pack import schedule_named
 from axe_eq.program import gathers, ops, places
 from axe_eq.program.ops import Look
@@ -106,9 +98,16 @@ def element_strides(thing: str, layout: str, shape: Sequence[int]) -> tuple[int,
 
 
 def _linear(thing: str, layout: str) -> Layout:
-    parsed = Layout.parse(layout)
-    if parsed.replica or parsed.swizzle or parsed.box or set(parsed.axes) - {DEFAULT_AXIS}:
+    parsed = _in_memory(thing, layout)
+    if parsed.replica or not parsed.is_linear():
         raise DispatchError(thing, f"lies in {layout}", "iters on one memory axis")
+    return parsed
+
+
+def _in_memory(thing: str, layout: str) -> Layout:
+    parsed = Layout.parse(layout)
+    if set(parsed.axes) - {DEFAULT_AXIS}:
+        raise DispatchError(thing, f"lies in {layout}", "one memory axis")
     return parsed
 
 
@@ -132,6 +131,11 @@ class _Reader:
         shapes = [value_type(node.type).shape for node in roots]
         # A row value and whole rows may be stored together: the larger space holds both.
         self.shape = places.index_space(shapes)
+        layouts = [_in_memory(f"buffer {a.buffer}", a.layout) for a in step.writes]
+        # What ends inside blocks is stored place by place of its memory.
+        self.by_place = next((x for x in layouts if x.box), None)
+        if self.by_place is not None:
+            self.shape = tuple(e for e, _, _ in self.by_place.shard)
         self.cone = Cone(step.name, list(self.shape), len(self.shape), rounds=step.rounds)
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold | Prefix] = []
@@ -143,9 +147,12 @@ class _Reader:
         for root, access in zip(self.step.roots, self.step.writes, strict=True):
             root = self._unviewed(root)
             type_ = value_type(self.step.nodes[root].type)
-            coords = self._root_coords(type_)
+            if self.by_place is not None:
+                coords, raw = self._place_by_place(self.by_place, access.buffer, type_)
+            else:
+                coords = self._root_coords(type_)
+                raw = self._raw(access.buffer, access.layout, type_, coords, stored=True)
             cell = self._stripped(self._cell(root, coords), type_)
-            raw = self._raw(access.buffer, access.layout, type_, coords)
             stored.append((raw, cell))
         for dim in self.looked:  # nothing runs over them
             self.cone.shape[dim] = 1
@@ -179,12 +186,54 @@ class _Reader:
 
     # -- tensors --
 
-    def _raw(self, buffer: str, layout: str, type_: ValueType, coords: Coords) -> _Raw:
+    def _place_by_place(self, layout: Layout, buffer: str, type_: ValueType) -> tuple[Coords, _Raw]:
+        """A stored value over the places of its memory, and which element each of them is of.
+
+        Raises:
+            DispatchError: several values, or places that several elements have or no strides say.
+        """
+        thing = f"buffer {buffer}"
+        if len(self.step.roots) > 1 or layout.replica or layout.swizzle:
+            raise DispatchError(thing, f"is stored in {layout}", "one result in blocks")
+        found = [self._position(plain(d)) for d in range(len(self.shape))]
+        cells = elements_of(layout, found, type_.shape)
+        coords = tuple(self._dim_of(c, e) for c, e in zip(cells, type_.shape, strict=True))
+        blocks = tuple(((e, s),) if e > 1 else () for e, s, _ in layout.shard)
+        return coords, _Raw(buffer, type_.dtype, blocks, layout.offset.get(DEFAULT_AXIS, 0), ())
+
+    def _addressed(self, buffer: str, layout: Layout, type_: ValueType, coords: Coords) -> _Raw:
+        """A tensor whose elements are read where integers say that its layout has them.
+
+        Raises:
+            DispatchError: by tiles of products, which are no single elements, or too many elements.
+        """
+        thing = f"buffer {buffer}"
+        if self.step.row:
+            raise DispatchError(thing, f"lies in {layout}", "strides, for a product of tiles")
+        index = []
+        for c, extent in zip(coords, type_.shape, strict=True):
+            cell = self._position(c)
+            if places.bounds(c, self.cone.shape)[0] < 0:
+                cell = apply("maximum", cell, 0)
+            # Tiles hang over the end of an index space, and their threads count on.
+            index.append(apply("minimum", cell, extent - 1) if c.terms else cell)
+        looks = looks_of(layout, index, type_.shape)
+        if looks is None:
+            raise DispatchError(thing, f"lies in {layout}", "elements that 32 bits count")
+        begin = 0 if layout.swizzle else layout.offset.get(DEFAULT_AXIS, 0)
+        return _Raw(buffer, type_.dtype, (), begin, (), tuple(looks))
+
+    def _raw(
+        self, buffer: str, layout: str, type_: ValueType, coords: Coords, stored: bool = False
+    ) -> _Raw:
         """A tensor over the index space: its layout after the affine map into its own dims."""
         if type_.dtype not in STORED:
             raise self.cone.refuse(f"buffer {buffer} holds {type_.dtype}", " ".join(STORED))
         thing = f"buffer {buffer}"
         extents = tuple(self.cone.shape)
+        lies = _in_memory(thing, layout)
+        if not stored and (lies.replica or not lies.is_linear()):
+            return self._addressed(buffer, lies, type_, coords)
         read = places.read(_linear(thing, layout), coords, type_.shape, extents)
         if isinstance(read, str):
             raise DispatchError(thing, read, "parts of whole blocks, cut along one dim at a time")
@@ -193,10 +242,10 @@ class _Reader:
         for dim, cell in self.looked.items():
             if not blocks[dim]:
                 continue
-            ((_, stride),) = blocks[dim] if len(blocks[dim]) == 1 else ((0, 0),)
+            if len(blocks[dim]) > 1:
+                return self._addressed(buffer, lies, type_, coords)
+            ((_, stride),) = blocks[dim]
             low, high = window[dim] or (0, extents[dim])
-            if not stride:
-                raise DispatchError(thing, "has blocks in a dim read by integers", "one stride")
             looks.append(_looked(cell, stride, low, high))
             offset += low * stride
             blocks = (*blocks[:dim], (), *blocks[dim + 1 :])
@@ -224,6 +273,10 @@ class _Reader:
         return made
 
     def _leaf(self, leaf: _Raw | Position | Fold | Prefix) -> Cell:
+        if self.by_place is not None and isinstance(leaf, Fold | Prefix):
+            raise self.cone.refuse(
+                f"reduces, and stores {self.by_place}", "values to be copied there"
+            )
         if leaf not in self.leaves:
             self.leaves.append(leaf)
         return arg(self.leaves.index(leaf))
@@ -302,7 +355,7 @@ class _Reader:
             wanted: extents of the reduced dims.
             coords: where the value lies.
         """
-        taken = {d for c in coords for d, _ in c.terms}
+        taken = self._dims_of(coords)
         if self.step.row:
             # The last first: where extents are equal, a structured one and not what it weighs by.
             for fold in (leaf for leaf in reversed(self.leaves) if isinstance(leaf, Fold)):
@@ -324,6 +377,24 @@ class _Reader:
             taken.add(dim)
             found.append(dim)
         return tuple(found)
+
+    def _dims_of(self, coords: Coords) -> set[int]:
+        """Dims on which places depend: those of integers that say where something is read too."""
+        found, fresh = set[int](), {d for c in coords for d, _ in c.terms}
+        while fresh:
+            found |= fresh
+            cells = [self.looked[d] for d in fresh if d in self.looked]
+            leaves = [self.leaves[n] for cell in cells for n in used(cell)]
+            fresh = set[int]()
+            for leaf in leaves:
+                if isinstance(leaf, _Raw):
+                    fresh |= {d for d, block in enumerate(leaf.blocks) if block}
+                    numbers = (n for look in leaf.looks for n in used(look.cell))
+                    leaves += [self.leaves[n] for n in numbers]
+                elif isinstance(leaf, Position):
+                    fresh.add(leaf.dim)
+            fresh -= found
+        return found
 
     # -- gathers --
 
@@ -449,6 +520,8 @@ class _Reader:
         if low < -_INT_MAX or high > _INT_MAX:
             raise self.cone.refuse(f"counts from {low} to {high}", "what 32 bits hold")
         value: Cell | None = None
+        if not c.terms:
+            return Constant(c.offset, "i32")
         for dim, factor in c.terms:
             here = self.looked.get(dim)
             here = self._leaf(Position(dim)) if here is None else apply("cast i32", here)

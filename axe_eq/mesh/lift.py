@@ -125,6 +125,12 @@ class Lift:
         back = [order.index(n) for n in range(len(order))]
         return self._moved(value, [own[n] for n in order], back, parts.local)
 
+    def shaped(self, value: Lifted, shape: Sequence[int]) -> Lifted:
+        """A reshape of every rank's value."""
+        sizes = [self.mesh.shape[a] for a in value.axes]
+        with array_code():
+            return Lifted(xp.reshape(Traced(value.node), (*sizes, *shape)).node, value.axes)
+
     def _moved(
         self, value: Lifted, own: Sequence[int], order: Sequence[int], shape: Sequence[int]
     ) -> Lifted:

@@ -21,15 +21,7 @@ from axe_eq.mesh.lift import Lift, Lifted, array_code
 from axe_eq.mesh.parts import Parts, parts_of
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
-from axe_eq.program.node import (
-    InputSpec,
-    Node,
-    Program,
-    input_node,
-    op_node,
-    scan_node,
-    sel_node,
-)
+from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node, scan_node, sel_node
 from axe_eq.program.traced import Traced
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import shard
@@ -126,7 +118,7 @@ def _local(
         value = lift.shards(wholes[name], parts)
         node = input_node(f"{step.name} {own}", type_)
         loads[own] = node
-        given[node] = value if parts.local == type_.shape else lift.flat(value, parts)
+        given[node] = _as_part(plan, name, lift, value, parts)
     roots = graph_values(step.graph, loads)
     values = lift.values(roots, given)
     lemmas = []
@@ -135,7 +127,9 @@ def _local(
         if root.type != type_:
             raise ScheduleError(f"step {step.name}, buffer {name!r}", f"is {root.type}", str(type_))
         value = values[root]
-        if parts.local != type_.shape:
+        if plan.buffers[name].within:
+            value = lift.shaped(value, parts.local)
+        elif parts.local != type_.shape:
             value = lift.with_dims(value, parts)
         whole, copies = lift.whole(value, parts)
         if copies:
@@ -145,6 +139,14 @@ def _local(
             whole = first
         wholes[name] = whole
     return lemmas
+
+
+def _as_part(plan: MeshPlan, name: str, lift: Lift, value: Lifted, parts: Parts) -> Lifted:
+    """A part of a value, with the dims that a rank's memory of it has."""
+    shape = plan.local_type(name).shape
+    if plan.buffers[name].within:
+        return lift.shaped(value, shape)
+    return value if parts.local == shape else lift.flat(value, parts)
 
 
 def _parts(plan: MeshPlan, name: str, mesh: Mesh) -> Parts:

@@ -12,12 +12,13 @@ if TYPE_CHECKING:
 
 
 def last_uses(plan: MeshPlan) -> dict[str, int]:
-    """Buffer -> number of the last step that reads or writes it; outputs stay to the end."""
+    """Buffer -> number of the last step that uses its memory; outputs stay to the end."""
     last: dict[str, int] = {}
     for number, step in enumerate(plan.steps):
         for name in (*reads_of(step), *writes_of(step)):
-            last[name] = number
-    return last | dict.fromkeys((*plan.inputs, *plan.outputs), len(plan.steps))
+            last[plan.root(name)] = number
+    last |= dict.fromkeys(map(plan.root, (*plan.inputs, *plan.outputs)), len(plan.steps))
+    return {name: last[plan.root(name)] for name in plan.buffers if plan.root(name) in last}
 
 
 def peaks(plan: MeshPlan) -> tuple[int, ...]:
@@ -29,10 +30,10 @@ def peaks(plan: MeshPlan) -> tuple[int, ...]:
     found = []
     for rank in range(plan.n_ranks):
         mine = {n: size if rank in held[n] else 0 for n, size in sizes.items()}
-        alive = set(plan.inputs)
+        alive = set(map(plan.root, plan.inputs))
         peak = sum(mine[n] for n in alive)
         for number, step in enumerate(plan.steps):
-            alive |= set(writes_of(step))
+            alive |= set(map(plan.root, writes_of(step)))
             peak = max(peak, sum(mine[n] for n in alive) + staged[number][rank])
             alive -= {n for n in alive if last.get(n, number) <= number}
         found.append(peak)

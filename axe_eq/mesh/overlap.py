@@ -31,6 +31,7 @@ class Item:
     Attributes:
         step: whose it is.
         kernels: numbers of steps of its graph; () for an exchange.
+        is_sent: bytes cross links.
         reads, writes: buffers of the plan; those between kernels are called after the step.
         time_s: estimated seconds.
     """
@@ -40,17 +41,33 @@ class Item:
     reads: frozenset[str]
     writes: frozenset[str]
     time_s: float
+    is_sent: bool = False
+
+
+def seconds(graph: ScheduleGraph) -> float:
+    """How long a schedule on a mesh takes whose exchanges run while kernels do.
+
+    Of one with short exchanges alone, whose steps stay as they are, it is the sum of these.
+    """
+    if not _is_worth(graph):
+        return sum(s.time_s for s in graph.steps)
+    return _ordered([item for step in graph.steps for item in _items(step)])[1]
+
+
+def _is_worth(graph: ScheduleGraph) -> bool:
+    moves = [s for s in graph.steps if isinstance(s, MoveStep)]
+    return any(m.time_s >= WORTH_S for m in moves) and len(graph.steps) > len(moves)
 
 
 def overlapped(graph: ScheduleGraph) -> ScheduleGraph:
     """A schedule on a mesh whose exchanges run while kernels do, where one is worth it."""
-    moves = [s for s in graph.steps if isinstance(s, MoveStep)]
-    if not any(m.time_s >= WORTH_S for m in moves) or len(graph.steps) == len(moves):
+    if not _is_worth(graph):
         return graph
+    moves = [s for s in graph.steps if isinstance(s, MoveStep)]
     items = [item for step in graph.steps for item in _items(step)]
     buffers, steps = dict(graph.buffers), list[GraphStep]()
     arriving = {a.buffer for m in moves for a in m.writes}
-    for item in _together(_ordered(items), arriving):
+    for item in _together(_ordered(items)[0], arriving):
         if isinstance(item.step, SpmdStep) and len(item.kernels) < len(item.step.graph.steps):
             parts = _Parts(item.step, graph)
             steps.append(parts.step(item.kernels))
@@ -63,7 +80,8 @@ def overlapped(graph: ScheduleGraph) -> ScheduleGraph:
 def _items(step: GraphStep) -> list[Item]:
     if isinstance(step, MoveStep):
         reads, writes = ({a.buffer for a in of} for of in (step.reads, step.writes))
-        return [Item(step, (), frozenset(reads), frozenset(writes), step.time_s)]
+        sent = step.n_bytes > 0
+        return [Item(step, (), frozenset(reads), frozenset(writes), step.time_s, sent)]
     assert isinstance(step, SpmdStep)
     local = _Names(step)
     found = []
@@ -119,8 +137,8 @@ def _is_plain(buffer: BufferSpec) -> bool:
     return type_.rank > 0 and Layout.parse(buffer.layout) == Layout([(type_.size, 1, DEFAULT_AXIS)])
 
 
-def _ordered(items: Sequence[Item]) -> list[Item]:
-    """The items in the order in which they begin."""
+def _ordered(items: Sequence[Item]) -> tuple[list[Item], float]:
+    """The items in the order in which they begin, and when the last one ends."""
     writer = {name: item for item in items for name in item.writes}
     needs = {item: {writer[n] for n in item.reads if n in writer} for item in items}
     tails: dict[Item, float] = {}
@@ -140,13 +158,17 @@ def _ordered(items: Sequence[Item]) -> list[Item]:
 
         if exchange is not None:
             item = exchange
-            link = ends[item] = max(link, there(item)) + item.time_s
+            if item.is_sent:
+                link = ends[item] = max(link, there(item)) + item.time_s
+            else:  # what is there, or is copied by devices themselves
+                ends[item] = max(now, there(item)) + item.time_s if item.time_s else there(item)
+                now = max(now, ends[item]) if item.time_s else now
         else:
             item = min(ready, key=lambda i: (max(there(i), now), -tails[i]))
             now = ends[item] = max(now, there(item)) + item.time_s
         found.append(item)
         left.remove(item)
-    return found
+    return found, max(ends.values(), default=0.0)
 
 
 def _together(items: Sequence[Item], arriving: set[str]) -> list[Item]:

@@ -109,6 +109,20 @@ class MeshPlan:
         """
         return peaks(self)
 
+    def root(self, name: str) -> str:
+        """The buffer whose memory a buffer lies in: itself, where it has memory of its own."""
+        return self.buffers[name].within or name
+
+    def is_sent(self, step: ExchangeStep) -> bool:
+        """Whether an exchange is done: what a view makes lies where it is read."""
+        return {self.root(a.buffer) for a in step.reads} != {self.root(step.write.buffer)}
+
+    @cached_property
+    def held_bytes(self) -> int:
+        """What all buffers take that a rank has at any time, together."""
+        own = (b for n, b in self.buffers.items() if not b.within)
+        return sum(self.side(b.name).n_elements * b.value_type.itemsize for b in own)
+
     def side(self, name: str) -> Side:
         """Who holds what of a buffer, and where."""
         buffer = self.buffers[name]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,12 +20,14 @@ import numpy as np
 from axe_eq.errors import ProgramError, ScheduleError, cause
 from axe_eq.layout import Layout
 from axe_eq.mesh.certificate import Certificate, certify
+from axe_eq.mesh.regions import Region, parts_of
 from axe_eq.mesh.sides import side
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, writes_of
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
 from axe_eq.schedule.box import ALL, parse
+from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
 from axe_eq.schedule.graph import Step as GraphStep
 from axe_eq.schedule.memory import buffer_elements, lifetimes
@@ -99,6 +102,12 @@ def _check_steps(plan: MeshPlan) -> None:
     for name in (*plan.inputs, *plan.outputs):
         if name not in plan.buffers:
             raise ScheduleError(f"buffer {name!r}", "is not in the plan", "a buffer of it")
+    for b in plan.buffers.values():
+        whole = plan.buffers.get(plan.root(b.name))
+        if whole is None or whole.within or (b.within and b.role != "temporary"):
+            raise ScheduleError(
+                f"buffer {b.name!r}", f"lies within {b.within!r}", "one of the plan"
+            )
     written = set(plan.inputs)
     names: set[str] = set()
     last = -1  # tag of the exchange before
@@ -113,6 +122,8 @@ def _check_steps(plan: MeshPlan) -> None:
         for name in writes_of(step):
             if name not in plan.buffers or name in written:
                 raise ScheduleError(place, f"writes {name!r}", "a buffer that nothing wrote before")
+        for name in writes_of(step):
+            _check_within(plan, step, name, written)
             written.add(name)
         if isinstance(step, LocalStep):
             _check_local(plan, step)
@@ -126,6 +137,60 @@ def _check_steps(plan: MeshPlan) -> None:
         have = plan.buffers[name].value_type
         if not _reshapes(value_type(text), have):
             raise ScheduleError(f"output {name!r}", f"is {text}", f"{have}, or a reshape of it")
+
+
+def _check_within(
+    plan: MeshPlan, step: ExchangeStep | LocalStep, name: str, written: set[str]
+) -> None:
+    """Memory that several buffers lie in holds one value.
+
+    A buffer in another one's memory is a view of it, or is written before it is: the other one is
+    then a view of all that lie there. Views move nothing.
+    """
+    place, own = f"step {step.name}, buffer {name!r}", plan.buffers[name]
+    reads, root = reads_of(step), plan.root(name)
+    if own.within:
+        whole = plan.buffers[root]
+        digits(own)
+        sides = plan.side(name), plan.side(root)
+        if whole.value_type.dtype != own.value_type.dtype or not np.array_equal(
+            sides[0].devices, sides[1].devices
+        ):
+            raise ScheduleError(place, f"lies within {root!r}", "one of its type and devices")
+        if sides[0].n_elements > sides[1].n_elements:
+            raise ScheduleError(place, f"reaches behind {root!r}", f"{sides[1].n_elements}")
+        if root in written and reads != (root,):
+            raise ScheduleError(place, f"writes to {root!r}", "memory that nothing wrote before")
+        if root not in written and any(plan.root(n) == root for n in reads):
+            raise ScheduleError(place, f"is made of {root!r} before all of that is", "its parts")
+    inside = [n for n in written if plan.buffers[n].within == name]
+    if inside and sorted(inside) != sorted(reads):
+        wrong = f"holds {' '.join(sorted(inside))}, and is made of {' '.join(reads)}"
+        raise ScheduleError(place, wrong, "a view of what lies in it")
+    if isinstance(step, ExchangeStep) and not plan.is_sent(step):
+        _check_view(place, step)
+
+
+def _check_view(place: str, step: ExchangeStep) -> None:
+    """What a step makes lies where it reads it, on every device, and is all that it reads."""
+    messages = step.messages
+    size = sum(prod(source.shape) for source in messages.sources)
+    if step.write.buffer in [a.buffer for a in step.reads] or messages.n_bytes:
+        raise ScheduleError(place, "is a view and sends something", "what lies where it is read")
+    if len(step.reads) > 1 and size != step.type.size:
+        raise ScheduleError(place, f"is made of {size} elements", f"{step.type.size}, each once")
+    for device in messages.goal.devices.tolist():
+        for part in parts_of(messages, device):
+            regions = (part.source, *part.goals)
+            if part.leaf < 0 or part.pick is not None or any(
+                r.index is not None or (r.offset, r.shape, r.strides) != _box(part.source)
+                for r in regions
+            ):  # fmt: skip
+                raise ScheduleError(place, "is a view and moves something", "what lies in place")
+
+
+def _box(region: Region) -> tuple[object, ...]:
+    return region.offset, region.shape, region.strides
 
 
 def _reshapes(a: ValueType, b: ValueType) -> bool:
@@ -145,8 +210,7 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
         want = plan.local_type(name)
         if found != want:
             raise ScheduleError(f"{place}, buffer {name!r}", f"is {found} on a rank", str(want))
-        if buffer_elements(graph.buffers[own].layout) != want.size:
-            raise ScheduleError(f"{place}, buffer {name!r}", "is not dense on a rank", "row-major")
+        _check_lies(f"{place}, buffer {name!r}", plan.buffers[name], graph.buffers[own], want)
     for name in step.reads:
         lacking = sorted(set(step.ranks) - set(plan.side(name).devices.tolist()))
         if lacking:
@@ -159,6 +223,8 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
                 f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}"
             )
     for buffer in graph.buffers.values():
+        if buffer.within:
+            raise ScheduleError(place, f"has {buffer.name!r} within {buffer.within!r}", "none")
         if str(buffer.value_type) != buffer.type:
             raise ScheduleError(f"{place}, type {buffer.type!r}", "does not read", "as f32[2,3]")
     lifetimes(graph)
@@ -167,6 +233,17 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
         raise ScheduleError(place, f"writes no {missing[0]!r}", "a step that does")
     for part in graph.steps:
         _check_own(f"{place}, {part.kind} {part.name}", graph.buffers, part)
+
+
+def _check_lies(place: str, buffer: BufferSpec, own: BufferSpec, want: ValueType) -> None:
+    """A local graph's buffer lies as a rank's part does: dense, or as within another one."""
+    if not buffer.within:
+        if buffer_elements(own.layout) != want.size:
+            raise ScheduleError(place, "is not dense on a rank", "row-major")
+        return
+    lies = digits(buffer).layout
+    if Layout.parse(own.layout).canonical() != lies:
+        raise ScheduleError(place, f"lies in {own.layout} on a rank", str(lies))
 
 
 def _check_own(place: str, buffers: Mapping[str, BufferSpec], step: GraphStep) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,9 +11,11 @@ import numpy as np
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
+from axe_eq.schedule.digits import Digits, digits
 from axe_eq.schedule.graph import ScheduleGraph
 
-Run = Callable[[Sequence[Any]], Sequence[Any]]
+# Arrays in, and per result where it is to be stored or None; the results.
+Run = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 Prepare = Callable[[ScheduleGraph], Any]
 LOCAL_FAMILY = "cpu"  # whose runner runs local steps where parts lie in host memory
 
@@ -25,6 +28,12 @@ class Memory(Protocol):
 
     def zeros(self, n: int, dtype: str) -> Any:
         """Flat memory."""
+
+    def empty(self, n: int, dtype: str) -> Any:
+        """Flat memory that holds anything."""
+
+    def part(self, memory: Any, part: Digits) -> Any:
+        """A view of a part of flat memory."""
 
     def ready(self, made: Any) -> Run:
         """A local step that a runner made ready, as a function of this library's arrays.
@@ -45,9 +54,25 @@ class Host:
         """Flat memory."""
         return np.zeros(n, DTYPES[dtype].numpy)
 
+    def empty(self, n: int, dtype: str) -> Array:
+        """Flat memory that holds anything."""
+        return np.empty(n, DTYPES[dtype].numpy)
+
+    def part(self, memory: Array, part: Digits) -> Array:
+        """A view of a part of flat memory."""
+        steps = tuple(s * memory.itemsize for s in part.strides)
+        return np.ndarray(part.shape, memory.dtype, memory, part.offset * memory.itemsize, steps)
+
     def ready(self, made: Any) -> Run:
         """What a runner made ready."""
-        run: Run = made
+
+        def run(arrays: Sequence[Array], into: Sequence[Array | None]) -> Sequence[Array]:
+            found = made([np.asarray(a, order="C") for a in arrays])
+            for array, goal in zip(found, into, strict=True):
+                if goal is not None:
+                    goal[...] = array.reshape(goal.shape)
+            return [a if g is None else g for a, g in zip(found, into, strict=True)]
+
         return run
 
 
@@ -65,9 +90,9 @@ class Locals:
     def __init__(self, made: Mapping[str, Any], arrays: Memory = HOST) -> None:
         self._ready = {name: arrays.ready(one) for name, one in made.items()}
 
-    def run(self, step: LocalStep, arrays: Sequence[Any]) -> Sequence[Any]:
-        """A local step on one rank's parts."""
-        return self._ready[step.name](arrays)
+    def run(self, step: LocalStep, arrays: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
+        """A local step on one rank's parts; per result where it is stored, or None."""
+        return self._ready[step.name](arrays, into)
 
 
 class Rank:
@@ -103,8 +128,38 @@ class Rank:
     def allocate(self, step: ExchangeStep) -> Any:
         """Memory for what an exchange makes; empty on ranks that get nothing."""
         name = step.write.buffer
-        self.memory[name] = self._zeros(name, self.size(name))
+        self.memory[name] = self.around(name)
+        if self.memory[name] is None:
+            self.memory[name] = self._zeros(name, self.size(name))
         return self.memory[name]
+
+    def around(self, name: str) -> Any:
+        """The memory that a buffer lies in; None where it has its own."""
+        root = self.plan.buffers[name].within
+        if root and root not in self.memory:
+            type_ = self.plan.buffers[root].value_type
+            self.memory[root] = self.arrays.empty(self.size(root), type_.dtype)
+        return self.memory[root] if root else None
+
+    def alone(self, step: LocalStep | ExchangeStep) -> None:
+        """Do a step that needs no messages; nothing of one that does."""
+        if isinstance(step, LocalStep):
+            self.compute(step)
+        elif not self.plan.is_sent(step):
+            self._view(step)
+            self.sent[step.name] = 0
+
+    def _view(self, step: ExchangeStep) -> None:
+        """What lies where it is read: who reads it waits for what that waits for."""
+        name, reads = step.write.buffer, [a.buffer for a in step.reads]
+        self.memory[name] = self.memory[reads[0]]
+        self.arriving[name] = partial(self.settle, reads)
+
+    def part(self, name: str) -> Any:
+        """This rank's part of a buffer, in its local shape."""
+        if self.plan.buffers[name].within:
+            return self.arrays.part(self.memory[name], digits(self.plan.buffers[name]))
+        return self.memory[name].reshape(self.plan.local_type(name).shape)
 
     def size(self, name: str) -> int:
         """Elements that this rank has of a buffer."""
@@ -131,9 +186,15 @@ class Rank:
             self.memory |= {name: self._zeros(name, 0) for name in step.writes}
             return
         self.settle(step.reads)
-        given = [self.memory[n].reshape(self.plan.local_type(n).shape) for n in step.reads]
-        for name, array in zip(step.writes, self.local.run(step, given), strict=True):
-            self.memory[name] = array.reshape(-1)
+        given, into = [self.part(n) for n in step.reads], []
+        for name in step.writes:
+            if (memory := self.around(name)) is not None:
+                self.memory[name] = memory
+            into.append(None if memory is None else self.part(name))
+        made = self.local.run(step, given, into)
+        for name, goal, array in zip(step.writes, into, made, strict=True):
+            if goal is None:
+                self.memory[name] = array.reshape(-1)
 
     def forget(self, number: int) -> None:
         """Let go of buffers that no step after this one reads."""

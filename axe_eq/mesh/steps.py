@@ -13,6 +13,7 @@ from axe_eq.mesh.pieces import Piece, read_through
 from axe_eq.mesh.sides import Side, side
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
+from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import Access, BufferSpec, ScheduleGraph, TileNode
 
 
@@ -116,6 +117,8 @@ def local_type(buffer: BufferSpec, mesh: str) -> ValueType:
     it is flat.
     """
     layout, type_ = Layout.parse(buffer.layout), buffer.value_type
+    if buffer.within:
+        return ValueType(type_.dtype, digits(buffer).shape)
     shape = shard.part_shape(buffer.type, layout, mesh)
     if shape is None:
         shape = (side(buffer.layout, type_.shape, shard.DEVICE_AXIS).n_elements,)

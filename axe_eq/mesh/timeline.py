@@ -96,7 +96,7 @@ class _Ranks:
             comes[dst] = max(comes[dst], leaves[src])
         for rank in ranks:
             ends = [since[rank]]
-            if not most:  # all of it stays where it is
+            if not most and step.time_s:  # all of it stays where it is
                 ends.append(self._in(rank, DEVICE, step.name, since[rank], step.time_s))
             for track, begin, n in ((OUT, since, sent[rank]), (IN, comes, received[rank])):
                 if n:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from axe_eq.errors import DeviceError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import Memory, Rank
-from axe_eq.mesh.steps import ExchangeStep, LocalStep
+from axe_eq.mesh.steps import ExchangeStep
 from axe_eq.program.types import Array
 
 
@@ -38,6 +38,9 @@ class Arrays(Memory, Protocol):
 
 class Session(Protocol):
     """One rank's end of a transport.
+
+    Of devices it may have `again(run, n_bytes)`, which makes of a call one that does the same work
+    on the same memory over and over; `n_bytes` is what all values of a rank take together.
 
     Attributes:
         rank: this process's rank.
@@ -125,9 +128,8 @@ def find_transport(name: str, known: Mapping[str, Transport]) -> Transport:
 def run_rank(rank: Rank, session: Session) -> None:
     """Run a rank's steps; exchanges go through a session, and what is sent is counted."""
     for number, step in enumerate(rank.plan.steps):
-        if isinstance(step, LocalStep):
-            rank.compute(step)
-        else:
+        rank.alone(step)
+        if isinstance(step, ExchangeStep) and rank.plan.is_sent(step):
             rank.sent[step.name] = session.exchange(step, rank)
         rank.forget(number)
 
@@ -135,10 +137,9 @@ def run_rank(rank: Rank, session: Session) -> None:
 def run_ranks(ranks: Sequence[Rank], session: Exchanges) -> None:
     """Run all ranks' steps, side by side."""
     for number, step in enumerate(ranks[0].plan.steps):
-        if isinstance(step, LocalStep):
-            for rank in ranks:
-                rank.compute(step)
-        else:
+        for rank in ranks:
+            rank.alone(step)
+        if isinstance(step, ExchangeStep) and ranks[0].plan.is_sent(step):
             for rank, sent in zip(ranks, session.exchange(step, ranks), strict=True):
                 rank.sent[step.name] = sent
         for rank in ranks:

@@ -26,6 +26,7 @@ from axe_eq.extract.mesh.build import Local
 from axe_eq.extract.mesh.choose import TIME
 from axe_eq.extract.mesh.values import read_values
 from axe_eq.extract.search.commit import MOST_ROUNDS
+from axe_eq.extract.search.launches import launched
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, name_list
@@ -179,9 +180,9 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
 
 
 def _choose_on_one(
-    job: Job, terms: Mapping[Node, Term], report: Report
+    job: Job, terms: Mapping[Node, Term], report: Report, joins: bool = True
 ) -> tuple[ScheduleGraph, Report, Mapping[str, int], Extracted]:
-    """The stages from saturate on, for one device."""
+    """The stages from saturate on, for one device; of a plan's rank kernels have a call each."""
     graph = stage("saturate", lambda: saturate_program(
                       job.program, terms, job.packs, job.without, numerics=job.numerics,
                       kinds=job.target.kept),
@@ -194,6 +195,9 @@ def _choose_on_one(
     else:
         raise given_up(built, number)
     schedule = built.schedule
+    if joins and hasattr(choices.kernels.builder, "join"):
+        schedule = stage("join", lambda: launched(schedule, choices.kernels.builder, job.target),
+                         report=report, notes=lambda s: {"calls": len(s.calls)})  # fmt: skip
     if job.tune:
         schedule = stage("tune", lambda: tune_program(job, choices, found, schedule),
                          report=report, notes=lambda t: t.notes()).schedule  # fmt: skip
@@ -230,7 +234,7 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
 def _local(job: Job, program: Program) -> Local:
     """The schedule of what every device of a mesh computes on its own parts."""
     own = replace(job, program=program, mesh=None, objective=TIME)
-    schedule, _, _, found = _choose_on_one(own, encode(program.outputs), Report())
+    schedule, _, _, found = _choose_on_one(own, encode(program.outputs), Report(), joins=False)
     return Local(schedule, kernels_of_values(program, found))
 
 

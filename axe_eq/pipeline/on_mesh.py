@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from axe_eq.debug import Report, stage
 from axe_eq.errors import ArgumentError, SearchError
+from axe_eq.extract.mesh.blocks import Region, blocked, regions
 from axe_eq.extract.mesh.build import Compile, Local, build
 from axe_eq.extract.mesh.choose import BYTES, MOST_WORK, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.values import Values
 from axe_eq.extract.search.pareto import Point, front
 from axe_eq.mesh.lower import lower
+from axe_eq.mesh.overlap import WORTH_S, seconds
 from axe_eq.pipeline.requests import TooLarge, n_bytes_text, too_large
 from axe_eq.program.node import Node, Program
 from axe_eq.program.types import ValueType
@@ -34,8 +36,12 @@ MOST_ROUNDS = 4  # of one form of the program, and of what is near the best plan
 MOST_COMPILED = 250  # operators of local programs, beyond the first plan
 MOST_FORMS = 2  # forms of the program, at a time
 LEAST_GAIN = 0.01  # for which it is gone on
+MOST_HIDDEN = 3  # plans whose exchanges are hidden behind blocks
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
+# Sizes of blocks that are tried: equal ones, more of them as long as that pays, and a smaller one
+# first or last, so that less of an exchange is beside nothing.
+BLOCKS = ((1, 1), (3, 1), (1, 3), (1, 1, 1, 1), (4, 2, 1, 1), (1, 1, 2, 4), (1,) * 8)
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
 FILLED = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
@@ -51,6 +57,7 @@ class Tried:
         kernels: what they compute of the program.
         cost: by the objective.
         capacity: bytes that a device holds.
+        regions: what is computed in blocks.
     """
 
     how: str
@@ -59,6 +66,7 @@ class Tried:
     kernels: Sequence[Kernel]
     cost: float
     capacity: int
+    regions: tuple[Region, ...] = ()
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -72,6 +80,12 @@ class Tried:
         return self.peak_bytes <= self.capacity
 
     @property
+    def least_s(self) -> float:
+        """What it takes if kernels and exchanges run beside each other all the time."""
+        sent = sum(s.time_s for s in self.graph.steps if isinstance(s, MoveStep) and s.n_bytes)
+        return max(sent, sum(s.time_s for s in self.graph.steps) - sent)
+
+    @property
     def rank(self) -> tuple[bool, float, float]:
         """The better, the less: what fits, then by the objective, then by time."""
         return not self.fits, self.cost, self.graph.time_s
@@ -80,6 +94,7 @@ class Tried:
 def _most_bytes(graph: ScheduleGraph) -> int:
     """What a device holds if nothing is ever let go: no less than it needs."""
     size = {name: buffer_bytes(b) for name, b in graph.buffers.items()}
+    own = (size[name] for name, b in graph.buffers.items() if not b.within)
     n, within = math.prod((graph.mesh or {}).values()), [0]
     for step in graph.steps:
         if isinstance(step, SpmdStep):
@@ -87,7 +102,7 @@ def _most_bytes(graph: ScheduleGraph) -> int:
         else:  # a device may send all it has to everyone
             sent = sum(size[r.buffer] for r in step.reads)
             within.append(n * sent + sum(size[w.buffer] for w in step.writes))
-    return sum(size.values()) + max(within)
+    return sum(own) + max(within)
 
 
 @dataclass
@@ -111,7 +126,7 @@ class Plans:
     report: Report
     tried: dict[object, Tried] = field(default_factory=dict)
     refused: dict[object, SearchError | TooLarge] = field(default_factory=dict)
-    _known: dict[tuple[Node, ...], Local] = field(default_factory=dict)
+    _known: dict[object, Local] = field(default_factory=dict)
     _work: int = 0
 
     @property
@@ -144,6 +159,7 @@ class Plans:
         if not problem.counts_bytes:  # these are known of all cuts before they are compiled
             self._transform(problem)
             self._improve()
+            self._hide()
         if not self.tried or not self.best.fits:
             self._shrink(first)
         elif problem.objective != TIME and not problem.counts_bytes:
@@ -182,7 +198,7 @@ class Plans:
     def _rounds(self, cuts: Cuts, how: str) -> None:
         """Compile cuts, and those that are chosen by what was compiled, until nothing changes."""
         for _ in range(MOST_ROUNDS):
-            if not self._try(cuts, how) or self._is_over:
+            if self._try(cuts, how) is None or self._is_over:
                 return
             how = "prices of compiled kernels"
             cuts = stage("extract", cuts.again, report=self.report, notes=lambda c: c.notes)
@@ -197,6 +213,39 @@ class Plans:
             for node, cuts in near[:MOST_OTHERS]:
                 if not self._is_over:
                     self._try(cuts, f"{self.name(node)} cut {cuts.option[node].text}")
+
+    def _hide(self) -> None:
+        """Compute what is beside exchanges in blocks, more of them as long as that pays."""
+        if not self._beside:
+            return
+        plain = sorted((t for t in self.tried.values() if t.fits), key=lambda t: t.least_s)
+        for tried in plain[:MOST_HIDDEN]:
+            if tried.least_s > self.best.graph.time_s * (1 - LEAST_GAIN):
+                return
+            for region in regions(tried.cuts, WORTH_S):
+                tried = self._in_blocks(tried, region)
+
+    def _in_blocks(self, tried: Tried, region: Region) -> Tried:
+        """A plan with a region more in blocks, where that pays."""
+        if {n for r in tried.regions for n in r.dims} & region.dims.keys():
+            return tried
+        before, best = tried.regions, tried
+        for sizes in BLOCKS:
+            own = region.split(*sizes)
+            if own is None or self._is_over:
+                break
+            how = f"{self.name(next(iter(own.dims)))} in blocks {':'.join(map(str, sizes))}"
+            other = self._try(tried.cuts, how, (*before, own))
+            if other is not None and other.rank < best.rank:
+                best = other
+            elif len(set(sizes)) == 1:  # more of them are worse
+                break
+        return best
+
+    @property
+    def _beside(self) -> bool:
+        """Whether devices compute while links carry what they exchange."""
+        return bool(self.target.links) and all(link.beside for link in self.target.links)
 
     def _smaller(self, form: Cuts, filled: float) -> Cuts:
         return form.again(filled * form.cost / self.target.memories[0].n_bytes)
@@ -220,30 +269,37 @@ class Plans:
             self.target,
         )
 
-    def _try(self, cuts: Cuts, how: str) -> bool:
-        """Compile cuts; whether they are new, and can be."""
-        if cuts.key in self.tried or cuts.key in self.refused:
-            return False
+    def _try(self, cuts: Cuts, how: str, chosen: tuple[Region, ...] = ()) -> Tried | None:
+        """Compile cuts, with some operators in blocks; None where they are known or cannot be."""
+        own = blocked(cuts, chosen) if chosen else cuts
+        if own is None or own.key in self.tried or own.key in self.refused:
+            return None
         try:
-            built = stage("build", lambda: build(cuts, self.target, self.inputs, self._local),
+            built = stage("build", lambda: build(own, self.target, self.inputs, self._local),
                           report=self.report, notes=lambda b: {"steps": len(b.graph.steps)},
                           )  # fmt: skip
         except (SearchError, TooLarge) as error:  # no kernel at these extents, or none that fits
-            self.refused[cuts.key] = error
-            return False
-        cuts.learn(built.kernels)
-        cost = cost_of(built.graph, self.target, cuts.problem.objective)
+            self.refused[own.key] = error
+            return None
+        if not chosen:
+            cuts.learn(built.kernels)
+        graph = built.graph
+        if self._beside:
+            graph = replace(graph, time_s=seconds(graph))
+        cost = cost_of(graph, self.target, cuts.problem.objective)
         capacity = self.target.memories[0].n_bytes
-        self.tried[cuts.key] = Tried(how, cuts, built.graph, built.kernels, cost, capacity)
-        return True
+        made = Tried(how, cuts, graph, built.kernels, cost, capacity, chosen)
+        self.tried[own.key] = made
+        return made
 
     def _local(self, program: Program) -> Local:
         """A program of one device, compiled once."""
-        if program.outputs not in self._known:
-            self._known[program.outputs] = self.compile_local(program)
+        key = program.outputs, program.output_layouts, tuple(i.layout for i in program.inputs)
+        if key not in self._known:
+            self._known[key] = self.compile_local(program)
             if self.tried:
                 self._work += len(program.nodes())
-        return self._known[program.outputs]
+        return self._known[key]
 
     def name(self, node: Node) -> str:
         """What people call a value: one that laws made has its operator's text."""

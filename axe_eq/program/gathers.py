@@ -69,10 +69,7 @@ def _run(params: Params, arrays: Sequence[Array]) -> Array:
 
 def _pull(params: Params, types: Types) -> list[list[Pull | None]]:
     axis, dims = params
-    return [
-        [None if d == axis else Pull(d) for d in range(types[0].rank)],
-        [Pull(d) for d in dims],
-    ]
+    return [[None if d == axis else Pull(d) for d in range(types[0].rank)], [Pull(d) for d in dims]]
 
 
 def _look(params: Params, types: Types) -> tuple[Look, ...]:
@@ -169,15 +166,3 @@ def index_limits(roots: Iterable[Node]) -> dict[Node, int]:
             if node.kind == INPUT and DTYPES[node.dtype].kind == "i":
                 found[node] = min(extent, found.get(node, extent))
     return found
-
-
-__all__ = [
-    "check_index",
-    "check_indices",
-    "gather_text",
-    "index_limits",
-    "index_nodes",
-    "looks",
-    "misplaced",
-    "over_value",
-]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
@@ -31,6 +32,7 @@ from axe_eq.program.ops import (
 )
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array, ValueType, dtype, promote, value_type
+from axe_eq.walk import reached
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -395,20 +397,10 @@ class Program:
 
 def topological(roots: Iterable[Node]) -> Iterator[Node]:
     """Nodes reachable from the roots, operands first, in a deterministic order (no recursion)."""
-    done: set[Node] = set()
-    for root in roots:
-        stack: list[tuple[Node, bool]] = [(root, False)]
-        while stack:
-            node, ready = stack.pop()
-            if node in done:
-                continue
-            if ready:
-                done.add(node)
-                yield node
-                continue
-            stack.append((node, True))
-            stack.extend((arg, False) for arg in reversed(node.args) if arg not in done)
+    return reached(roots, _args)
 
+
+_args = attrgetter("args")
 
 __all__ = [
     "CELLS", "INPUT", "OP", "SCAN", "SEL", "InputSpec", "Node", "Program", "input_node",

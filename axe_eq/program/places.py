@@ -180,6 +180,65 @@ def pulled(text: str, types: Sequence[ValueType], coords: Coords) -> list[Coords
     return found
 
 
+class Selecting(NamedTuple):
+    """What a selector does with its operands, as far as reading them goes.
+
+    Attributes:
+        views: its value has the elements of its operand in their order, so nothing moves.
+        strided: where it reads its one operand, if the value is a strided part of that.
+        cut: as `Selector.cut`: the axis that it reads in parts, and how long these are.
+        looked: operands that are read where integers say.
+        scattered: some operand is read where no affine map says.
+        joins: its value is put together from parts: of several operands, or of one and a fill.
+        positions: its value is its index.
+    """
+
+    views: bool = False
+    strided: tuple[Pull, ...] = ()
+    cut: tuple[int, int] | None = None
+    looked: frozenset[int] = frozenset()
+    scattered: bool = False
+    joins: bool = False
+    positions: bool = False
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its value is a strided part of its operand, or parts of it."""
+        return bool(self.strided) or self.cut is not None
+
+    def below(self, coords: Coords) -> Coords:
+        """Where the operand of such a part is read, given where the part is."""
+        if self.cut is None:
+            return at(self.strided, coords)
+        axis, length = self.cut
+        along = Affine(((0, length), (1, 1))).substitute({0: coords[axis], 1: coords[axis + 1]})
+        return (*coords[:axis], along, *coords[axis + 2 :])
+
+
+@lru_cache(maxsize=4096)
+def selecting(text: str, types: tuple[ValueType, ...]) -> Selecting:
+    """What a selector of operands of these types does with them.
+
+    >>> from axe_eq.program.types import value_type
+    >>> selecting("slice ((1,2,2),)", (value_type("f32[4]"),)).strided
+    (Pull(axis=0, scale=2, offset=1),)
+    """
+    declared, params = selector(text)
+    if declared.inverse is not None:
+        return Selecting(views=True)
+    if declared.cut is not None:
+        return Selecting(cut=declared.cut(params))
+    filled = declared.fill is not None and declared.fill(params) is not None
+    if not types:
+        return Selecting(positions=not filled)
+    rows, looks = pulls(text, types), declared.look(params, types) if declared.look else ()
+    scattered = any(None in row for row in rows)
+    joins = not looks and (filled or declared.arity != 1)
+    strided = tuple(p for p in rows[0] if p) if not (scattered or joins or looks) else ()
+    looked = frozenset(look.operand for look in looks)
+    return Selecting(False, strided, None, looked, scattered, joins)
+
+
 def viewed(
     shape: Sequence[int], coords: Coords, operand: Sequence[int], extents: Sequence[int]
 ) -> Coords | None:
@@ -204,19 +263,3 @@ def viewed(
         if low < 0 or high >= extent:
             return None
     return None if terms else tuple(at)
-
-
-__all__ = [
-    "Coords",
-    "Range",
-    "along",
-    "at",
-    "bounds",
-    "index_in",
-    "never_inside",
-    "pulled",
-    "pulls",
-    "read",
-    "viewed",
-    "window",
-]

@@ -23,26 +23,11 @@ Shapes = list[Shape]
 # Among them some that no float holds, and one that float32 does not: folding those rounds; narrow
 # types hold others for some of them, f16 2048 for 2049.
 _CONSTANTS: dict[str, tuple[Any, ...]] = {
-    "f": (
-        0.0,
-        1.0,
-        -1.0,
-        2.0,
-        0.5,
-        -0.0,
-        3.0,
-        -math.inf,
-        math.inf,
-        0.25,
-        0.1,
-        0.3,
-        0.7,
-        2049.0,
-        math.nan,
-    ),
+    "f": (0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, -math.inf, math.inf, 0.25, 0.1, 0.3, 0.7, 2049.0,
+          math.nan),
     "i": (0, 1, -1, 2, 3, -2, 16777217),
     "b": (0, 1),
-}
+}  # fmt: skip
 _FACTORS = (1, 2, 3)
 
 

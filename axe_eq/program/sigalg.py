@@ -1,7 +1,8 @@
 """Algebra of signatures: what laws do to the signatures of block operators.
 
-Pure functions on `Signature`; each returns None where its result would not mean the same. They say
-nothing about cells: whether a cell may be inlined, reordered or split is the law's business.
+Pure functions on `Signature`; those that change one are undefined where the result would not mean
+the same. They say nothing about cells: whether a cell may be inlined, reordered or split is the
+law's business.
 
 Extents are not part of signatures, so every function also keeps them: an index dim that only a
 window determines (``2b+d`` with b open) must be determined by the same window before and after,
@@ -18,6 +19,7 @@ from math import factorial, prod
 from typing import Any
 
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain
+from axe_eq.rule.term import Undefined
 
 Operand = tuple[Affine, ...]
 TIE_LIMIT = 720  # orders tried among operands of equal keys
@@ -128,10 +130,14 @@ def transpose(perm: Sequence[int]) -> Signature:
 # -- one signature --------------------------------------------------------------------------------
 
 
-def reorder(sig: Signature, order: Sequence[int]) -> Signature | None:
-    """Operands in another order: operand i is the former operand order[i]."""
+def reorder(sig: Signature, order: Sequence[int]) -> Signature:
+    """Operands in another order: operand i is the former operand order[i].
+
+    Raises:
+        Undefined: they are not all there, or their order says extents.
+    """
     if sorted(order) != list(range(len(sig.operands))) or not is_rigid(sig):
-        return None
+        raise Undefined("reorder")
     return rebuild(sig, [sig.operands[n] for n in order])
 
 
@@ -211,40 +217,48 @@ def renamings(sig: Signature) -> list[Signature]:
     return copies
 
 
-def without_operand(sig: Signature, position: int) -> Signature | None:
-    """The signature less one operand, where the others determine every extent."""
-    rest = (*sig.operands[:position], *sig.operands[position + 1 :])
-    if not rest:
-        return None
-    return _keeping_windows(sig, rebuild(sig, rest), numbering(rest, range(sig.n_out), sig.reduced))
+def without_operand(sig: Signature, *positions: int) -> Signature:
+    """The signature less some operands.
+
+    Raises:
+        Undefined: the others do not determine every extent.
+    """
+    for position in sorted(positions, reverse=True):
+        rest = (*sig.operands[:position], *sig.operands[position + 1 :])
+        if not rest:
+            raise Undefined("no operands")
+        dims = numbering(rest, range(sig.n_out), sig.reduced)
+        sig = _keeping_windows(sig, rebuild(sig, rest), dims)
+    return sig
 
 
 # -- two signatures -------------------------------------------------------------------------------
 
 
-def inline(outer: Signature, position: int, inner: Signature) -> Signature | None:
+def inline(outer: Signature, position: int, inner: Signature) -> Signature:
     """Replace one operand of `outer` by the operands of the operator `inner` that computes it.
 
     The inner reduction moves outwards, so the reductions must be the same where both reduce.
+
+    Raises:
+        Undefined: no signature says what both do.
     """
-    read = outer.operands[position]
+    read, n_dims = outer.operands[position], outer.n_dims + inner.n_reduced
     clash = outer.n_reduced and inner.n_reduced and outer.monoid != inner.monoid
-    if inner.n_out != len(read) or clash or not is_rigid(outer):
-        return None
-    if not _read_plainly(inner, read):
-        return None
-    n_dims = outer.n_dims + inner.n_reduced
-    if n_dims > len(LETTERS):
-        return None
+    fits = inner.n_out == len(read) and not clash and n_dims <= len(LETTERS)
+    if not fits or not is_rigid(outer) or not _read_plainly(inner, read):
+        raise Undefined("inline")
     images = dict(enumerate([*read, *map(plain, range(outer.n_dims, n_dims))]))
     moved = [tuple(p.substitute(images) for p in op) for op in inner.operands]
     if _new_plain(inner.operands, moved):
-        return None
+        raise Undefined("inline")
     operands = [*outer.operands[:position], *moved, *outer.operands[position + 1 :]]
     fixed = {d: e for k, e in inner.fixed if (d := images[k].plain) is not None} | dict(outer.fixed)
     reduced = [*outer.reduced, *range(outer.n_dims, n_dims)]
     result = make(operands, range(outer.n_out), outer.monoid or inner.monoid, reduced, fixed)
-    return result if is_rigid(result) else None
+    if not is_rigid(result):
+        raise Undefined("inline")
+    return result
 
 
 def _new_plain(before: Sequence[Operand], after: Sequence[Operand]) -> bool:
@@ -268,9 +282,7 @@ def _read_plainly(inner: Signature, read: Operand) -> bool:
     return all(d >= inner.n_out or read[d].plain is not None for d in others)
 
 
-def outline(
-    sig: Signature, group: Sequence[int], *, reduce: bool
-) -> tuple[Signature, Signature] | None:
+def outline(sig: Signature, group: Sequence[int], *, reduce: bool) -> tuple[Signature, Signature]:
     """Compute some operands' part first: (outer, inner), the inverse of `inline`.
 
     Args:
@@ -279,10 +291,13 @@ def outline(
             at the least of them.
         reduce: reduce dims that only the group reads inside (for cells over which the reduction
             distributes); otherwise the inner operator only maps.
+
+    Raises:
+        Undefined: the group is none, or the parts do not determine their extents.
     """
     taken = set(group)
     if not taken or len(taken) != len(group) or taken == set(range(len(sig.operands))):
-        return None
+        raise Undefined("outline")
     rest = [op for n, op in enumerate(sig.operands) if n not in taken]
     mine = frozenset().union(*(dims_of(sig.operands[n]) for n in taken))
     theirs = frozenset().union(*map(dims_of, rest))
@@ -296,14 +311,14 @@ def outline(
     still = {d: e for d, e in sig.fixed if d not in inside}
     outer = make(operands, range(sig.n_out), sig.monoid, left, still)
     dims = numbering([sig.operands[n] for n in group], kept, inside)
-    if _keeping_windows(sig, inner, dims) is None:
-        return None
-    return (outer, inner) if is_rigid(outer) else None
+    if not is_rigid(outer):
+        raise Undefined("outline")
+    return outer, _keeping_windows(sig, inner, dims)
 
 
-def _keeping_windows(whole: Signature, part: Signature, dims: Sequence[int]) -> Signature | None:
+def _keeping_windows(whole: Signature, part: Signature, dims: Sequence[int]) -> Signature:
     """`part`, if dims that only windows determine are such in `whole` (part's i is dims[i])."""
     before, after = windows(whole), windows(part)
-    if before is None or after is None:
-        return None
-    return part if all(dims[d] in before for d in after) else None
+    if before is None or after is None or any(dims[d] not in before for d in after):
+        raise Undefined("windows")
+    return part

@@ -124,10 +124,7 @@ def _input(name: str, spec: Spec) -> InputSpec:
 
 
 def _run(
-    fn: Callable[..., Any],
-    nesting: Any,
-    inputs: Iterable[tuple[InputSpec, Spec]],
-    tracing: Tracing,
+    fn: Callable[..., Any], nesting: Any, inputs: Iterable[tuple[InputSpec, Spec]], tracing: Tracing
 ) -> tuple[Any, list[Traced]]:
     """Nesting and leaves of what the function returns on traced arrays."""
     token = TRACING.set(tracing)

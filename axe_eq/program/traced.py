@@ -7,7 +7,7 @@ functions on traced arrays are in the namespace `axe_eq.array`; the operators of
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -30,12 +30,28 @@ from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, prom
 
 _ALIKE = 0.8  # of the letters of a name, so that another is suggested for it
 Operand = Any  # a Traced, a Python number, or an array of any library
+_Binary = Callable[["Traced", Operand], "Traced"]
 
 
 @cache
 def _namespace() -> ModuleType:
     # By name: the namespace is made of this module, and stands above it.
     return import_module("axe_eq.array")
+
+
+def _call(name: str, *args: Any) -> Traced:
+    result: Traced = getattr(_namespace(), name)(*args)
+    return result
+
+
+def _unary(name: str) -> Callable[[Traced], Traced]:
+    """The operator that calls this function of the namespace."""
+    return lambda x: _call(name, x)
+
+
+def _binary(name: str) -> tuple[_Binary, _Binary]:
+    """The operators that call this function of the namespace: from the left, and from the right."""
+    return lambda x, other: _call(name, x, other), lambda x, other: _call(name, other, x)
 
 
 class Traced:
@@ -102,119 +118,35 @@ class Traced:
 
     # -- arithmetic, comparison and bitwise operators
 
-    def __neg__(self) -> Traced:
-        return _call("negative", self)
-
-    def __pos__(self) -> Traced:
-        return _call("positive", self)
-
-    def __abs__(self) -> Traced:
-        return _call("abs", self)
-
-    def __invert__(self) -> Traced:
-        return _call("bitwise_invert", self)
-
-    def __add__(self, other: Operand) -> Traced:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Operand) -> Traced:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Operand) -> Traced:
-        return _call("subtract", self, other)
-
-    def __rsub__(self, other: Operand) -> Traced:
-        return _call("subtract", other, self)
-
-    def __mul__(self, other: Operand) -> Traced:
-        return _call("multiply", self, other)
-
-    def __rmul__(self, other: Operand) -> Traced:
-        return _call("multiply", other, self)
-
-    def __truediv__(self, other: Operand) -> Traced:
-        return _call("divide", self, other)
-
-    def __rtruediv__(self, other: Operand) -> Traced:
-        return _call("divide", other, self)
-
-    def __floordiv__(self, other: Operand) -> Traced:
-        return _call("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Operand) -> Traced:
-        return _call("floor_divide", other, self)
-
-    def __mod__(self, other: Operand) -> Traced:
-        return _call("remainder", self, other)
-
-    def __rmod__(self, other: Operand) -> Traced:
-        return _call("remainder", other, self)
-
-    def __pow__(self, other: Operand) -> Traced:
-        return _call("pow", self, other)
-
-    def __rpow__(self, other: Operand) -> Traced:
-        return _call("pow", other, self)
-
-    def __matmul__(self, other: Operand) -> Traced:
-        return _call("matmul", self, other)
-
-    def __rmatmul__(self, other: Operand) -> Traced:
-        return _call("matmul", other, self)
+    __neg__ = _unary("negative")
+    __pos__ = _unary("positive")
+    __abs__ = _unary("abs")
+    __invert__ = _unary("bitwise_invert")
+    __add__, __radd__ = _binary("add")
+    __sub__, __rsub__ = _binary("subtract")
+    __mul__, __rmul__ = _binary("multiply")
+    __truediv__, __rtruediv__ = _binary("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide")
+    __mod__, __rmod__ = _binary("remainder")
+    __pow__, __rpow__ = _binary("pow")
+    __matmul__, __rmatmul__ = _binary("matmul")
+    __and__, __rand__ = _binary("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("bitwise_left_shift")
+    __rshift__, __rrshift__ = _binary("bitwise_right_shift")
+    __eq__ = _binary("equal")[0]  # type: ignore[assignment]
+    __ne__ = _binary("not_equal")[0]  # type: ignore[assignment]
+    __lt__ = _binary("less")[0]
+    __le__ = _binary("less_equal")[0]
+    __gt__ = _binary("greater")[0]
+    __ge__ = _binary("greater_equal")[0]
 
     def __divmod__(self, other: Operand) -> tuple[Traced, Traced]:
         return self // other, self % other
 
     def __rdivmod__(self, other: Operand) -> tuple[Traced, Traced]:
         return other // self, other % self
-
-    def __and__(self, other: Operand) -> Traced:
-        return _call("bitwise_and", self, other)
-
-    def __rand__(self, other: Operand) -> Traced:
-        return _call("bitwise_and", other, self)
-
-    def __or__(self, other: Operand) -> Traced:
-        return _call("bitwise_or", self, other)
-
-    def __ror__(self, other: Operand) -> Traced:
-        return _call("bitwise_or", other, self)
-
-    def __xor__(self, other: Operand) -> Traced:
-        return _call("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Operand) -> Traced:
-        return _call("bitwise_xor", other, self)
-
-    def __lshift__(self, other: Operand) -> Traced:
-        return _call("bitwise_left_shift", self, other)
-
-    def __rlshift__(self, other: Operand) -> Traced:
-        return _call("bitwise_left_shift", other, self)
-
-    def __rshift__(self, other: Operand) -> Traced:
-        return _call("bitwise_right_shift", self, other)
-
-    def __rrshift__(self, other: Operand) -> Traced:
-        return _call("bitwise_right_shift", other, self)
-
-    def __eq__(self, other: Operand) -> Traced:  # type: ignore[override]
-        return _call("equal", self, other)
-
-    def __ne__(self, other: Operand) -> Traced:  # type: ignore[override]
-        return _call("not_equal", self, other)
-
-    def __lt__(self, other: Operand) -> Traced:
-        return _call("less", self, other)
-
-    def __le__(self, other: Operand) -> Traced:
-        return _call("less_equal", self, other)
-
-    def __gt__(self, other: Operand) -> Traced:
-        return _call("greater", self, other)
-
-    def __ge__(self, other: Operand) -> Traced:
-        return _call("greater_equal", self, other)
 
     __hash__ = object.__hash__
 
@@ -319,11 +251,6 @@ def _no_value(what: str, instead: str) -> NoReturn:
     raise ProgramError(
         what, "x is traced and has no values yet", "shapes and dtypes only", hint=instead
     )
-
-
-def _call(name: str, *args: Any) -> Traced:
-    result: Traced = getattr(_namespace(), name)(*args)
-    return result
 
 
 def _call_numpy(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

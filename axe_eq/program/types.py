@@ -123,6 +123,11 @@ def held(value: Any, name: str) -> Any:
     return value if kept == value or (kept != kept and value != value) else kept
 
 
+def bits_of(array: Array) -> Array:
+    """Equal exactly where the bits are: NaN is itself, -0.0 is not 0.0."""
+    return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}").reshape(array.shape)
+
+
 def has_mask(array: object) -> bool:
     """Whether elements of a numpy array are masked: their values are nobody's."""
     return isinstance(array, np.ma.MaskedArray) and bool(np.ma.is_masked(array))
@@ -186,3 +191,29 @@ def value_type(text: str) -> ValueType:
     name, _, rest = text.partition("[")
     dims = rest.rstrip("]")
     return ValueType(dtype(name).name, tuple(int(d) for d in dims.split(",")) if dims else ())
+
+
+Dims = list[int]
+
+
+def matched_dims(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[Dims, Dims]]:
+    """The finest groups of dims of two shapes of one size that hold as many elements, in order.
+
+    Unit dims that do not face a unit dim are groups without a partner, so that they are dropped or
+    inserted, not merged.
+    """
+    groups: list[tuple[Dims, Dims]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        a, b = old[i : i + 1], new[j : j + 1]
+        if a == (1,) and b != (1,):
+            groups.append(([i], []))
+        elif b == (1,) and a != (1,):
+            groups.append(([], [j]))
+        else:
+            m, n = i + 1, j + 1
+            while (left := math.prod(old[i:m])) != (right := math.prod(new[j:n])):
+                m, n = (m + 1, n) if left < right else (m, n + 1)
+            groups.append((list(range(i, m)), list(range(j, n))))
+        i, j = i + len(groups[-1][0]), j + len(groups[-1][1])
+    return groups

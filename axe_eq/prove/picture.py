@@ -20,13 +20,7 @@ from axe_eq.files import write_text
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import prefixed, read_any, row_major_shape, stated_shape
 from axe_eq.layout.picture.matrix import matrix_of, region
-from axe_eq.layout.picture.pair import (
-    Pair,
-    pair_of,
-    pair_sections,
-    pair_text,
-    rows_and_columns,
-)
+from axe_eq.layout.picture.pair import Pair, pair_of, pair_sections, pair_text, rows_and_columns
 from axe_eq.layout.picture.panels import shown_axes
 from axe_eq.layout.picture.single import FEW, Look, layout_html, layout_svg, layout_text
 from axe_eq.pack import packs as find_packs

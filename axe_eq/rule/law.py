@@ -13,16 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
-from axe_eq.errors import (
-    AxeError,
-    PackError,
-    Signal,
-    cause,
-    defined_at,
-    foreign,
-    raised_at,
-    said,
-)
+from axe_eq.errors import AxeError, PackError, Signal, cause, defined_at, foreign, raised_at, said
 from axe_eq.rule.term import (
     MODE,
     Call,

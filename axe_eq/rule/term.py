@@ -13,7 +13,9 @@ import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from inspect import Parameter, Signature
+from math import prod
+from typing import Annotated, Any, ClassVar
 from weakref import WeakValueDictionary
 
 from axe_eq.errors import AxeError, PackError, Signal, defined_at, foreign, said
@@ -168,6 +170,17 @@ def postorder(term: Term, known: Container[Term] = ()) -> Iterator[Term]:
             continue
         stack.append((node, True))
         stack.extend((a, False) for a in node.args if isinstance(a, Term) and id(a) not in seen)
+
+
+def mapped(
+    term: Term, one: Callable[[Term], Term] = lambda sub: sub, known: Mapping[Term, Term] = {}
+) -> Term:
+    """The term with every subterm, its arguments done, replaced, if not by what is `known`."""
+    images = dict(known)
+    for sub in postorder(term, images):
+        args = tuple(images[a] if isinstance(a, Term) else a for a in sub.args)
+        images[sub] = one(Term(sub.symbol, args))
+    return images[term]
 
 
 class _Primitive:
@@ -331,7 +344,8 @@ class Primitive:
     it once. With `many` it is a relation: `fn` returns a sequence of results, a law fires for each.
 
     Args:
-        fn: on ints and strs; returns None (or an empty sequence) where undefined.
+        fn: on ints and strs; returns None (or an empty sequence), or raises `Undefined`, where
+            undefined.
         args: argument sorts.
         results: result sorts.
         many: whether several results may hold.
@@ -380,6 +394,8 @@ class Primitive:
             found = self.fn(*args)
             each = (() if found is None else found) if self.many else [found] * (found is not None)
             rows = tuple(r if isinstance(r, tuple) else (r,) for r in each)
+        except Undefined:
+            return ()
         except (AxeError, Signal, MemoryError):
             raise
         except Exception as error:
@@ -484,6 +500,23 @@ class Analysis:
         """Declare how the e-graph computes the fact for one constructor: (term, fact)."""
         self.rules.append(fn)
         return fn
+
+    def follows(self, symbol: Symbol, *parts: int) -> None:
+        """Declare that the fact is the product of those about some arguments, 1 where of none."""
+
+        def fact(*args: Any) -> tuple[Term, Any]:
+            facts = [self(args[n]) for n in parts]
+            return symbol(*args), prod(facts[1:], start=facts[0]) if facts else 1
+
+        names = [f"x{n}" for n in range(len(symbol.args))]
+        fact.__name__ = symbol.name
+        fact.__annotations__ = {
+            name: Annotated[Any, sort] for name, sort in zip(names, symbol.args, strict=True)
+        }
+        fact.__signature__ = Signature(  # type: ignore[attr-defined]
+            [Parameter(name, Parameter.POSITIONAL_ONLY) for name in names]
+        )
+        self.rule(fact)
 
 
 def primitive(

@@ -19,9 +19,9 @@ from axe_eq.program.gathers import index_nodes
 from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
-from axe_eq.run.call import Call, Caller, NotPickled, fitting
+from axe_eq.run.call import Call, Caller, Compiled, fitting, shaped
 from axe_eq.run.codes import to_bytes
-from axe_eq.run.meshes import found, launched, local_codes, on
+from axe_eq.run.meshes import local_codes
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph, output_name
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from axe_eq.extract.search.pareto import Point
     from axe_eq.mesh.plan import MeshPlan
     from axe_eq.mesh.simulate import Simulation
-    from axe_eq.mesh.transport import Transport
-    from axe_eq.run.launch import Launched
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
@@ -247,7 +245,7 @@ def made_now(make: Callable[[], str]) -> str:
     return make()
 
 
-class Executable(NotPickled):
+class Executable(Compiled):
     """A compiled program; see `axe_eq.pipeline.compile`.
 
     Args:
@@ -291,11 +289,11 @@ class Executable(NotPickled):
         self._repeated: Executable | None = None
         self.keep: Keep = made_now
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
-        self.transports = {n: t for p in (*find_packs(), *packs) for n, t in p.transports.items()}
         self.origin = Origin(program, differ)
         self.schedule = Schedule(
             graph, Call.of(program), target, program.constants, runners, self.origin, self.explain
         )
+        self.call = self.schedule.call
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run on the target: same nesting and dtypes as the function's own outputs.
@@ -321,56 +319,6 @@ class Executable(NotPickled):
         self._check_places(arrays, named)
         return self.schedule.caller(self.schedule.target.family).bind(*arrays, **named)
 
-    @property
-    def plan(self) -> MeshPlan:
-        """On a mesh: what every rank does, with every message; proved before it is handed out.
-
-        ``print(exe.plan)``, ``exe.plan.n_bytes`` (exchange -> bytes that every rank sends),
-        ``exe.plan.peak_bytes``, ``exe.plan.to_json()``.
-
-        Raises:
-            ScheduleError: a schedule of one device, or a plan that does not fit the machine.
-        """
-        return self.schedule.plan
-
-    def on(self, transport: str | Transport) -> Any:
-        """The program as this process, one rank of a mesh, calls it, with its own shards.
-
-        ``run = exe.on("mpi"); y = run(x_part, w_part)`` in a script that ``mpiexec -n 8`` starts.
-        With "peers" this process has all ranks: ``run = exe.on("peers"); run(run.shards(x, w))``.
-
-        Args:
-            transport: a name that an installed pack has ("mpi"), or a transport.
-
-        Returns:
-            An `axe_eq.run.ranks.OnRank`; an `OnRanks` where this process has all ranks.
-
-        Raises:
-            DeviceError: no such transport, or another number of processes than the plan has ranks.
-            MissingPackage: says which extra to install.
-            ScheduleError: as `plan`.
-        """
-        return on(self.schedule, found(transport, self.transports))
-
-    def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
-        """Run on whole arrays, in one process per device, which this call starts.
-
-        Args:
-            arrays: as for a call.
-            transport: between the processes.
-            named: arguments by name.
-
-        Returns:
-            The whole outputs, nested as the function's own, what every rank sent per exchange, and
-            seconds per rank.
-
-        Raises:
-            ArgumentError: an array that does not fit.
-            DeviceError: a rank ended before it was done; no such transport.
-            MissingPackage: says which extra to install.
-        """
-        return launched(self.schedule, found(transport, self.transports), arrays, named)
-
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False
     ) -> None:
@@ -391,39 +339,6 @@ class Executable(NotPickled):
     @cached_property
     def _reads_at_places(self) -> bool:
         return any(True for _ in index_nodes(self.program.nodes()))
-
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        """The layout of every input, by its name, and of every output, as "output 0".
-
-        Where a spec or `outputs` says "any", it is the one that was chosen:
-        ``exe.layouts["x"]`` may be ``S[(1001,333):(336@m,1@m)]``, rows 336 elements apart.
-        """
-        return self.schedule.layouts
-
-    def pack(self, name: str, array: Any) -> Any:
-        """An array as an input's layout wants it: the same values in other strides.
-
-        ``exe(exe.pack("x", x), w)`` takes a dense x whatever layout was chosen for it.
-
-        Args:
-            name: of the input.
-            array: of its shape and dtype, of numpy, torch or CuPy; a copy stays on its device.
-
-        Returns:
-            The array itself where it lies so already, or its layout says no strides: calls
-            then bring it there.
-
-        Raises:
-            ArgumentError: no such input, another shape or dtype, or a library whose arrays have no
-                strides of the caller's choice.
-        """
-        return self.schedule.call.pack(name, array)
-
-    @property
-    def kernels(self) -> tuple[Any, ...]:
-        """The kernels, in order."""
-        return self.schedule.graph.kernels
 
     @property
     def source(self) -> dict[str, str]:
@@ -502,7 +417,7 @@ class Executable(NotPickled):
                 made = how.interpret_plan(schedule.plan, self.target, interpreter, held, orders)
             else:
                 made = how.interpret_graph(schedule.graph, self.target, interpreter, held, orders)
-        return unflatten(call.structure, how.shaped(made, output_shapes(schedule.graph)))
+        return unflatten(call.structure, shaped(made, output_shapes(schedule.graph)))
 
     def pareto(self) -> list[Point]:
         """Schedules that no other beats in both estimated time and stored bytes, fastest first.

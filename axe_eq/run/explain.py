@@ -39,11 +39,7 @@ def total_cost(graph: ScheduleGraph, target: Target) -> Costs:
 
 
 def explain(
-    graph: ScheduleGraph,
-    target: Target,
-    found: Any,
-    matches: Mapping[str, int],
-    numerics: str,
+    graph: ScheduleGraph, target: Target, found: Any, matches: Mapping[str, int], numerics: str
 ) -> str:
     """The explanation as text for a terminal.
 
@@ -61,6 +57,10 @@ def explain(
     ]
     for step in graph.steps:
         lines += step_text(step, graph, target)
+    for launch in graph.launches:
+        kept = "; ".join(f"{b} stays in {text}" for b, text in launch.kept.items())
+        lines.append(f"  one call, {launch.name}: {' '.join(launch.steps)}; {kept}")
+    lines += [f"  a call of its own, {reason}" for reason in graph.apart]
     if found is not None:
         lines += [f"layout chosen for {name}: {text}" for name, text in found.layouts.items()]
         lines += [f"left out: {reason}" for reason in found.unwritable]
@@ -105,7 +105,7 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
-def _kernel(step: KernelStep, target: Target) -> list[str]:
+def _kernel(step: KernelStep, graph: ScheduleGraph, target: Target) -> list[str]:
     sizes = " ".join(f"{k}={v}" for k, v in step.parameters.items())
     row = f" on {step.row}" if step.row else ""
     said = [time_text(step.time_s), step.schedule + row, *([sizes] if sizes else [])]
@@ -118,7 +118,7 @@ def _kernel(step: KernelStep, target: Target) -> list[str]:
         f"  {step.name}: {', '.join(said)}",
         f"      reads {' '.join(r.buffer for r in step.reads)}; writes {types}",
         f"      computes {_cells(step)}",
-        f"      time: {_parts(step, target)}",
+        f"      time: {_parts(step, graph, target)}",
     ]
     for why, number in step.rejected.items():
         lines.append(f"      ruled out: {why} ({counted(number, 'candidate')})")
@@ -128,7 +128,7 @@ def _kernel(step: KernelStep, target: Target) -> list[str]:
 def step_text(step: Step, graph: ScheduleGraph, target: Target) -> list[str]:
     """A step in lines, with the parts of its time."""
     if isinstance(step, KernelStep):
-        return _kernel(step, target)
+        return _kernel(step, graph, target)
     if isinstance(step, MoveStep):
         return _moves(step, graph)
     lines = [f"  {step.name}: {time_text(step.time_s)}, on every device"]
@@ -160,7 +160,7 @@ def _cells(step: KernelStep) -> str:
     return (", ".join(words) or "nothing: it moves") + given
 
 
-def _parts(step: KernelStep, target: Target) -> str:
+def _parts(step: KernelStep, graph: ScheduleGraph, target: Target) -> str:
     """The parts of a kernel's estimated time, longest first."""
     costs = {k: v for k, v in step.costs.items() if k != "measured_s"}
     parts = {k.removesuffix("_s"): v for k, v in costs.items() if k.endswith("_s")}
@@ -168,6 +168,8 @@ def _parts(step: KernelStep, target: Target) -> str:
         return "its schedule gives no parts"
     shown = sorted(((v, k) for k, v in parts.items() if v >= LEAST_SHOWN * step.time_s), key=_rank)
     said, launch = [f"{k} {time_text(v)}" for v, k in shown], f"launch {time_text(target.launch_s)}"
+    if any(step.name in x.steps for x in graph.launches):
+        return f"{', '.join(said)}: its share of a call's"
     if not shown or shown[0][1] != LATENCY:
         return f"{', '.join(said) or 'no other part is a twentieth of it'}; {launch}"
     least = time_text(target.launch_s + shown[0][0])

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from axe_eq.run.explain import counted, cuts_text, fired_text, step_text, time_text
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep, Step
 from axe_eq.schedule.quantity import bytes_text
 from axe_eq.target import Target
 
@@ -38,7 +38,8 @@ def explain_mesh(
         notes: of the first choice of cuts.
     """
     sizes = " ".join(f"{axis}={size}" for axis, size in (graph.mesh or {}).items())
-    moves = [s for s in graph.steps if isinstance(s, MoveStep)]
+    steps = [s for s in graph.steps if not _is_view(s)]
+    moves = [s for s in steps if isinstance(s, MoveStep)]
     sent = sum(s.time_s for s in moves)
     lines = [
         f"plan for {target.name} on mesh {sizes}: {counted(len(graph.kernels), 'kernel')} on every "
@@ -47,20 +48,27 @@ def explain_mesh(
         f"laws: {numerics}"
     ]
     if len(graph.flat) <= MOST_STEPS:
-        lines += [line for s in graph.steps for line in step_text(s, graph, target)]
+        lines += [line for s in steps for line in step_text(s, graph, target)]
     else:
         lines += _alike(graph)
     if found is not None:
-        lines += [_cuts(found), *_compared(found)]
+        lines += [_cuts(found), *_blocks(found), *_compared(found)]
     lines += fired_text(matches)
     lines += [cuts_text(notes), "estimates compare plans; they are no measurement"]
     return "\n".join(lines)
+
+
+def _is_view(step: Step) -> bool:
+    """Whether a step moves nothing: blocks in the memory of the whole."""
+    return isinstance(step, MoveStep) and not step.n_bytes and not step.time_s
 
 
 def _alike(graph: ScheduleGraph) -> list[str]:
     """The steps that take most, those that are alike together."""
     kinds: dict[object, list[SpmdStep | MoveStep]] = {}
     for step in graph.steps:
+        if _is_view(step):
+            continue
         if isinstance(step, SpmdStep):
             kinds.setdefault((step.time_s, *(k.name for k in step.graph.kernels)), []).append(step)
         elif isinstance(step, MoveStep):
@@ -107,6 +115,21 @@ def _cuts(found: Any) -> str:
     shown = [f"{found.name(n)} {best.option[n].text}" for n in ranked[:MOST_CUTS]]
     more = f"; {len(ranked) - MOST_CUTS} more" if len(ranked) > MOST_CUTS else ""
     return f"cut over mesh axes, dim by dim: {'; '.join(shown)}{more}"
+
+
+def _blocks(found: Any) -> list[str]:
+    """What is computed in blocks, and of which dims."""
+    lines = []
+    for region in found.best.regions:
+        shown = [f"{found.name(n)} dim {d}" for n, d in list(region.dims.items())[:MOST_CUTS]]
+        more = f"; {len(region.dims) - MOST_CUTS} more" if len(region.dims) > MOST_CUTS else ""
+        sizes = range(len(region.sizes))
+        lines.append(
+            f"in blocks of {' '.join(str(region.n_parts * region.rows(n)) for n in sizes)} beside "
+            f"exchanges: "
+            f"{'; '.join(shown)}{more}"
+        )
+    return lines
 
 
 def _compared(found: Any) -> list[str]:

@@ -15,15 +15,13 @@ from axe_eq.debug import progress
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import of_their_own
-from axe_eq.program.types import Array
+from axe_eq.program.types import Array, bits_of
 from axe_eq.schedule.contents import same, shared
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
+from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
-
-BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 class Interpreter(Protocol):
@@ -31,16 +29,16 @@ class Interpreter(Protocol):
 
     def run(
         self,
-        step: KernelStep | MoveStep,
+        step: KernelStep | MoveStep | Launch,
         graph: ScheduleGraph,
         target: Target,
         arrays: Mapping[str, Array],
         order: int = 0,
     ) -> Mapping[str, Array]:
-        """Lower one step and run it.
+        """Lower one call and run it.
 
         Args:
-            step: a kernel or a move.
+            step: a kernel or a move; a launch, where the family's emitter joins kernels.
             graph: the schedule graph that it stands in.
             target: the machine.
             arrays: the value of every buffer that it reads, in its logical shape.
@@ -96,17 +94,27 @@ def interpret_graph(
         AxeError: what a kernel does wrong.
     """
     _check_orders(orders)
+    return _interpreted(graph, target, interpreter, inputs, orders)
+
+
+def _interpreted(
+    graph: ScheduleGraph,
+    target: Target,
+    interpreter: Interpreter,
+    inputs: Mapping[str, Array],
+    orders: int,
+) -> list[Array]:
     held = dict(inputs)
-    for number, step in enumerate(graph.steps):
+    for number, step in enumerate(graph.calls):
         if isinstance(step, SpmdStep):
             raise ScheduleError(
                 f"step {step.name}", "is for the devices of a mesh", "a graph for one device"
             )
-        reads = {a.buffer: held[a.buffer] for a in step.reads}
-        progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}")
+        reads = {a.buffer: held[a.buffer] for a in graph.accesses(step)[0]}
+        progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}")
         made = interpreter.run(step, graph, target, reads)
         for order in range(1, orders):
-            progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}, order {order}")
+            progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}, order {order}")
             _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
         held |= made
     return of_their_own((held[name] for name in graph.outputs), inputs.values())
@@ -138,7 +146,7 @@ def interpret_plan(
     def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
         def run(arrays: Sequence[Array]) -> list[Array]:
             held = dict(zip(graph.inputs, arrays, strict=True))
-            return interpret_graph(graph, target, interpreter, held, orders)
+            return _interpreted(graph, target, interpreter, held, orders)
 
         return run
 
@@ -152,24 +160,15 @@ def _check_orders(orders: int) -> None:
 
 
 def _check_same(
-    step: KernelStep | MoveStep, first: Mapping[str, Array], other: Mapping[str, Array], order: int
+    step: KernelStep | MoveStep | Launch,
+    first: Mapping[str, Array],
+    other: Mapping[str, Array],
+    order: int,
 ) -> None:
     for name, value in first.items():
-        differ = np.argwhere(_bits(value) != _bits(other[name]))
+        differ = np.argwhere(bits_of(value) != bits_of(other[name]))
         if differ.size:
             at = tuple(int(i) for i in differ[0])
             values = f"{value[at]} and in order {order} {other[name][at]}"
             raise ScheduleError(f"kernel {step.name}", f"gives {values} at {at} of {name}",
                                 "the same in every order")  # fmt: skip
-
-
-def _bits(value: Array) -> Array:
-    """Equal exactly where the bits are: NaN is itself, -0.0 is not 0.0."""
-    return np.ascontiguousarray(value).view(BITS[value.dtype.itemsize]).reshape(value.shape)
-
-
-def shaped(outputs: Sequence[Array], shapes: Sequence[tuple[int, ...] | None]) -> list[Array]:
-    """Arrays of buffers in the shapes of the program's outputs."""
-    return [
-        a if shape is None else a.reshape(shape) for a, shape in zip(outputs, shapes, strict=True)
-    ]

@@ -30,17 +30,13 @@ import numpy as np
 from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, value_type
-from axe_eq.run.call import Call, Caller, NotPickled
+from axe_eq.run.call import Call, Caller, Compiled
 from axe_eq.run.codes import from_bytes
 from axe_eq.run.content import check_call, check_graph, check_head, check_kind
 from axe_eq.schedule.quantity import Costs
 
 if TYPE_CHECKING:
-    from axe_eq.layout import Layout
-    from axe_eq.mesh.plan import MeshPlan
-    from axe_eq.mesh.transport import Transport
     from axe_eq.run.executable import Schedule
-    from axe_eq.run.launch import Launched
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
@@ -121,7 +117,7 @@ def save(
         file.writestr(DIGESTS, json.dumps(digests))
 
 
-class Loaded(NotPickled):
+class Loaded(Compiled):
     """A saved executable: runs and explains, without e-graph or search.
 
     Attributes:
@@ -157,41 +153,10 @@ class Loaded(NotPickled):
             "the executable that was saved",
         )  # fmt: skip
 
-    @property
-    def layouts(self) -> dict[str, Layout]:
-        """The layout of every input and output; as `Executable.layouts`."""
-        return self.schedule.layouts
-
-    def pack(self, name: str, array: Any) -> Any:
-        """An array as an input's layout wants it; as `Executable.pack`, without the compiler."""
-        return self.call.pack(name, array)
-
-    @property
-    def plan(self) -> MeshPlan:
-        """On a mesh: what every rank does; proved again. As `Executable.plan`."""
-        return self.schedule.plan
-
-    def on(self, transport: str | Transport) -> Any:
-        """The program as this process, one rank of a mesh, calls it; as `Executable.on`."""
-        from axe_eq.run.meshes import on
-
-        return on(self.schedule, _transport(transport))
-
-    def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
-        """Run on whole arrays, in one process per device; as `Executable.launch`."""
-        from axe_eq.run.meshes import launched
-
-        return launched(self.schedule, _transport(transport), arrays, named)
-
     def explain(self) -> str:
         """The explanation as it was when saved."""
         text: str = self._parts["explain"]
         return text
-
-    @property
-    def kernels(self) -> tuple[Any, ...]:
-        """The kernels, in order."""
-        return self.schedule.graph.kernels
 
     @property
     def target_name(self) -> str:
@@ -209,7 +174,7 @@ class Loaded(NotPickled):
         return self.schedule.target
 
     @cached_property
-    def schedule(self) -> Schedule:
+    def schedule(self) -> Schedule:  # type: ignore[override]  # made when it is asked for
         """The schedule, to look at, to run on `cpu` and to rebind; loads the compiler."""
         from axe_eq.pack import installed
         from axe_eq.run.executable import Schedule
@@ -266,14 +231,6 @@ class Loaded(NotPickled):
                 "the extents that were compiled, or a machine with all of axe_eq",
             ) from None
         return found
-
-
-def _transport(transport: str | Transport) -> Transport:
-    """A transport, or the one that an installed pack has under a name."""
-    from axe_eq.pack import installed
-    from axe_eq.run.meshes import found
-
-    return found(transport, {n: t for p in installed().values() for n, t in p.transports.items()})
 
 
 def loader(family: str) -> Callable[[bytes], Any]:

@@ -113,6 +113,3 @@ def drawn(type_: ValueType, rng: np.random.Generator) -> Array:
     declared, size = DTYPES[type_.dtype], min(type_.size, DRAWN)
     few = rng.standard_normal(size) if declared.kind == "f" else rng.integers(0, 4, size)
     return np.resize(few.astype(declared.numpy), type_.shape)
-
-
-__all__ = ["Timing", "alone", "device_of", "drawn", "random_arrays", "rounds", "timed"]

@@ -151,7 +151,8 @@ class _Binding:
         steps = tuple(self._step(step) for step in self.graph.steps)
         buffers = {n: self._buffer(b) for n, b in self.graph.buffers.items()}
         views = tuple(tuple(map(self._text, view)) for view in self.graph.views)
-        return replace(self.graph, buffers=buffers, steps=steps, views=views, time_s=0.0)
+        return replace(self.graph, buffers=buffers, steps=steps, views=views, time_s=0.0,
+                       launches=(), apart=())  # fmt: skip
 
     def _text(self, text: str) -> str:
         return self.texts.get(text, text)

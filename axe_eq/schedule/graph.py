@@ -187,17 +187,37 @@ class BufferSpec:
         type: type text of the value as its writer sees it.
         layout: canonical axe text of the layout it is kept in.
         role: "input", "output", "constant" or "temporary".
+        within: on a mesh, the buffer whose memory it lies in, where its layout says; "" where it
+            has memory of its own.
     """
 
     name: str
     type: str
     layout: str
     role: str
+    within: str = ""
 
     @property
     def value_type(self) -> ValueType:
         """Type of the value."""
         return value_type(self.type)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Kernels that one call runs, one after another: its stages.
+
+    Attributes:
+        name: of the call; unique among steps too.
+        steps: their names, next to each other in the graph.
+        kept: buffer -> the layout in which its value stays near the engines from its writer to the
+            readers in this call, on the axes of that memory. Of a temporary that no other call
+            reads nothing is stored.
+    """
+
+    name: str
+    steps: tuple[str, ...]
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -217,6 +237,8 @@ class ScheduleGraph:
         time_s: estimated seconds of the whole graph.
         near: on a mesh, per link but the last, per device the first of those it reaches by no
             other: who has what is sent by who is nearest.
+        launches: kernels that run in one call; steps of none have a call each.
+        apart: why kernels of which one reads the other's value are not in one call.
     """
 
     target: str
@@ -229,6 +251,37 @@ class ScheduleGraph:
     time_s: float = 0.0
     views: tuple[tuple[str, ...], ...] = ()
     near: tuple[tuple[int, ...], ...] = ()
+    launches: tuple[Launch, ...] = ()
+    apart: tuple[str, ...] = ()
+
+    @property
+    def calls(self) -> tuple[Step | Launch, ...]:
+        """What is run one after another: launches, and steps that are in none."""
+        launch_of = {name: launch for launch in self.launches for name in launch.steps}
+        called: list[Step | Launch] = []
+        for step in self.steps:
+            call = launch_of.get(step.name, step)
+            if not called or called[-1] is not call:
+                called.append(call)
+        return tuple(called)
+
+    def stages(self, launch: Launch) -> tuple[KernelStep, ...]:
+        """The steps of a launch."""
+        return tuple(s for s in self.kernels if s.name in launch.steps)
+
+    def accesses(self, call: Step | Launch) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
+        """(what a call reads that others wrote, what it writes that others may read)."""
+        if not isinstance(call, Launch):
+            return call.reads, call.writes
+        steps = self.stages(call)
+        own = {w.buffer for s in steps for w in s.writes}
+        others = {a.buffer for s in self.steps if s.name not in call.steps for a in s.reads}
+        reads = dict.fromkeys(a for s in steps for a in s.reads if a.buffer not in own)
+        writes = dict.fromkeys(
+            w for s in steps for w in s.writes
+            if w.buffer in others or self.buffers[w.buffer].role != "temporary"
+        )  # fmt: skip
+        return tuple(reads), tuple(writes)
 
     def output_types(self) -> list[ValueType]:
         """Types of the program's outputs, through their views."""
@@ -278,11 +331,7 @@ class ScheduleGraph:
         return json.dumps(asdict(self))  # mappings keep their order: texts of schedules show it
 
 
-_KINDS: dict[str, type[Any]] = {
-    "kernel": KernelStep,
-    "move": MoveStep,
-    "spmd": SpmdStep,
-}
+_KINDS: dict[str, type[Any]] = {"kernel": KernelStep, "move": MoveStep, "spmd": SpmdStep}
 
 
 def from_json(text: str) -> ScheduleGraph:
@@ -292,35 +341,32 @@ def from_json(text: str) -> ScheduleGraph:
         ScheduleError: not such a text.
     """
     try:
-        return _graph(json.loads(text))
+        return _graph(_tupled(json.loads(text)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         wrong = f"does not read ({cause(error)})"
         raise ScheduleError("schedule text", wrong, "what to_json wrote") from None
 
 
+def _tupled(value: Any) -> Any:
+    """What was read, with tuples in place of lists."""
+    if isinstance(value, list):
+        return tuple(map(_tupled, value))
+    return {n: _tupled(v) for n, v in value.items()} if isinstance(value, dict) else value
+
+
 def _graph(data: dict[str, Any]) -> ScheduleGraph:
-    data["buffers"] = {n: BufferSpec(**b) for n, b in data["buffers"].items()}
-    data["steps"] = tuple(_step(s) for s in data["steps"])
-    for key in ("inputs", "outputs"):
-        data[key] = tuple(data[key])
-    data["views"] = tuple(tuple(v) for v in data["views"])
-    data["near"] = tuple(tuple(v) for v in data["near"])
-    data["dims"] = {n: tuple(d) for n, d in data["dims"].items()}
-    return ScheduleGraph(**data)
+    buffers = {n: BufferSpec(**b) for n, b in data["buffers"].items()}
+    steps, launches = map(_step, data["steps"]), (Launch(**x) for x in data["launches"])
+    made = {"buffers": buffers, "steps": tuple(steps), "launches": tuple(launches)}
+    return ScheduleGraph(**data | made)
 
 
 def _step(data: dict[str, Any]) -> Step:
-    for key in ("reads", "writes"):
-        data[key] = tuple(Access(**a) for a in data[key])
-    if "nodes" in data:
-        data["nodes"] = tuple(_node(n) for n in data["nodes"])
-    if "roots" in data:
-        data["roots"] = tuple(data["roots"])
+    parts: dict[str, type[Any]] = {"reads": Access, "writes": Access, "nodes": TileNode}
+    known: dict[str, Any] = {
+        n: tuple(kind(**x) for x in data[n]) for n, kind in parts.items() if n in data
+    }
     if "graph" in data:
-        data["graph"] = _graph(data["graph"])
-    made: Step = _KINDS[data["kind"]](**data)
+        known["graph"] = _graph(data["graph"])
+    made: Step = _KINDS[data["kind"]](**data | known)
     return made
-
-
-def _node(data: dict[str, Any]) -> TileNode:
-    return TileNode(**data | {"operands": tuple(data["operands"]), "view": tuple(data["view"])})

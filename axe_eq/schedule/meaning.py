@@ -28,29 +28,19 @@ from axe_eq.program.meaning import (
     moved,
 )
 from axe_eq.program.node import op_type, scan_type, sel_type
-from axe_eq.program.ops import MONOIDS, State
+from axe_eq.program.ops import State
 from axe_eq.program.signature import Signature, signature
 from axe_eq.program.terms import decode, operands, type_of
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.rule.term import Symbol, Term
-from axe_eq.schedule import shard
 from axe_eq.schedule import terms as s
-from axe_eq.schedule.box import (
-    STREAM_LETTERS,
-    UNIT_LETTERS,
-    WHOLE,
-    Range,
-    letters,
-    parse,
-    ranges,
-)
-from axe_eq.schedule.contents import Contents, contents, read, write
+from axe_eq.schedule.box import STREAM_LETTERS, UNIT_LETTERS, WHOLE, Range, letters, parse, ranges
+from axe_eq.schedule.contents import Contents, read, write
 from axe_eq.schedule.views import is_signature, view_type
 
 Inputs = Mapping[str, Array]
 Loops = dict[str, Range]
 Region = Sequence[tuple[int, int]]  # begin and end of every dim
-LOCAL_AXIS = "m"
 _BLOCK = {"p": 2, "q": 3, "k": 2, "s": 3, **dict.fromkeys(UNIT_LETTERS, 1)}  # elements
 _MOST_PARTS = 12  # choices of blocks for which the meaning of one tile is listed
 
@@ -96,10 +86,6 @@ class Evaluator:
         """A value in a layout."""
         return write(self.value(value), layout)
 
-    def shard(self, value: Term, box: str, mesh: str) -> Contents:
-        """A value cut over a mesh."""
-        return write(self.value(value), shard.layout_text(type_of(value), box, mesh))
-
     def buffer(self, name: str, layout: str) -> Contents:
         """An input as it arrives."""
         return write(self.inputs[name], layout)
@@ -118,85 +104,6 @@ class Evaluator:
             region = _slices(_region(box, loops, type_))
             result[region] = self.tile(tile, loops)[region]
         return write(result, layout)
-
-    def spmd(
-        self, sig_text: str, cell: str, types: str, box: str, mesh: str, operands: Term
-    ) -> Contents:
-        """Every device applies the operator to its own dense parts of the operands."""
-        sig, given = signature(sig_text), [value_type(t) for t in types.split(";")[:-1]]
-        whole = op_type(sig_text, cell, tuple(given))
-        extents = sig.extents([t.shape for t in given])
-        local = (*shard.local_type(whole, box, mesh).shape, *extents[sig.n_out :])
-        parts = [_local(sig, n, t, extents, local) for n, t in enumerate(given)]
-        memories = [self.memory(place) for place in places_in(operands)]
-        written = {}
-        for device, _ in _devices(mesh):
-            arrays = [_held(m, device, part) for m, part in zip(memories, parts, strict=True)]
-            views = index_views(sig, arrays, local)
-            if sig.monoid:
-                value = finish(sig.monoid, lift(sig.monoid, cell, views, sig.reduced))
-            else:
-                value = cell_values(cell, views)[0]
-            value = _out(sig, value, [(0, extent) for extent in local[: sig.n_out]])
-            written[device] = value.astype(DTYPES[whole.dtype].numpy)
-        return _on_devices(written)
-
-    def spmd_sel(self, spec: str, types: str, box: str, mesh: str, operands: Term) -> Contents:
-        """Every device moves its own dense parts of the operands."""
-        given = tuple(value_type(t) for t in types.split(";")[:-1])
-        cuts = shard.moved_boxes(spec, types, box, mesh)
-        return self._parts(lambda parts: moved(spec, parts), given, cuts, mesh, operands)
-
-    def spmd_scan(self, text: str, types: str, box: str, mesh: str, operands: Term) -> Contents:
-        """Every device scans its own dense parts of the operands."""
-        given = tuple(value_type(t) for t in types.split(";")[:-1])
-        cuts = shard.scanned_boxes(text, types, box, mesh)
-        return self._parts(lambda parts: evaluate_scan(text, parts), given, cuts, mesh, operands)
-
-    def _parts(
-        self,
-        run: Callable[[list[Array]], Array],
-        given: Sequence[ValueType],
-        cuts: Sequence[str] | None,
-        mesh: str,
-        operands: Term,
-    ) -> Contents:
-        if cuts is None:
-            raise ScheduleError("selector or scan", "needs more than a device has", "other cuts")
-        local = [shard.local_type(t, b, mesh) for t, b in zip(given, cuts, strict=True)]
-        memories = [self.memory(place) for place in places_in(operands)]
-        written = {}
-        for device, _ in _devices(mesh):
-            pairs = zip(memories, local, strict=True)
-            written[device] = run([_held(memory, device, part) for memory, part in pairs])
-        return _on_devices(written)
-
-    def collective(
-        self, source: Term, partial: str, sig_text: str, axis: str, box: str, mesh: str
-    ) -> Contents:
-        """Devices along an axis merge the partial values they hold; each keeps its part."""
-        monoid = signature(sig_text).monoid
-        if MONOIDS[monoid].n_values > 1:
-            raise ScheduleError(f"reduction {monoid!r}", "cannot merge finished values", "another")
-        memory, (size, *shape) = self.memory(source), value_type(partial).shape
-        whole = ValueType(value_type(partial).dtype, tuple(shape))
-        kept = shard.show(tuple(a for a in axes if a != axis) for axes in shard.entries(box))
-        part = ValueType(whole.dtype, (1, *shard.local_type(whole, kept, mesh).shape))
-        devices = _devices(mesh)
-        written = {}
-        for device, place in devices:
-            around = [place | {axis: n} for n in range(size)]
-            group = [_held(memory, d, part) for p in around for d, other in devices if other == p]
-            merged = finish(monoid, lift(monoid, "id", [np.concatenate(group)], [0]))[0]
-            have, want = (shard.intervals(whole, cut, mesh, place) for cut in (kept, box))
-            inside = [(b - low, e - low) for (low, _), (b, e) in zip(have, want, strict=True)]
-            fits = zip(inside, merged.shape, strict=True)
-            if not all(begin >= 0 and end <= extent for (begin, end), extent in fits):
-                raise ScheduleError(
-                    f"device {device}", f"wants {want} of {whole}", f"parts of {have}, its group's"
-                )
-            written[device] = merged[_slices(inside)].astype(DTYPES[whole.dtype].numpy)
-        return _on_devices(written)
 
     # -- tiles ------------------------------------------------------------------------------------
 
@@ -260,14 +167,9 @@ class Evaluator:
 
 _PLACED: dict[Symbol, Callable[..., Contents]] = {
     s.place: Evaluator.place,
-    s.shard: Evaluator.shard,
     s.Buffer: Evaluator.buffer,
     s.Move: Evaluator.move,
     s.Kernel: Evaluator.kernel,
-    s.Spmd: Evaluator.spmd,
-    s.SpmdSel: Evaluator.spmd_sel,
-    s.SpmdScan: Evaluator.spmd_scan,
-    s.Collective: Evaluator.collective,
 }
 
 
@@ -314,18 +216,6 @@ def tiles_in(term: Term) -> Iterator[Term]:
             values, boxes = term.args
             found = zip(operands(values), boxes.split(";"), strict=False)
             yield from (s.tile(value, box) for value, box in found)
-            return
-        yield term.args[0]
-        term = term.args[1]
-
-
-def places_in(term: Term) -> Iterator[Term]:
-    """The placed terms that a list of them means; its rest may be a request."""
-    while term.args:
-        if term.symbol is s.shards:
-            values, boxes, mesh = term.args
-            found = zip(operands(values), boxes.split(";"), strict=False)
-            yield from (s.shard(value, box, mesh) for value, box in found)
             return
         yield term.args[0]
         term = term.args[1]
@@ -394,52 +284,3 @@ def _cut(view: Array, space: Region) -> Array:
 def _out(sig: Signature, value: Array, region: Region) -> Array:
     """A value with all index dims as one with the output dims."""
     return np.broadcast_to(value.reshape(value.shape[: sig.n_out]), [e - b for b, e in region])
-
-
-# -- a mesh ----------------------------------------------------------------------------------------
-
-
-def _devices(mesh: str) -> list[tuple[int, dict[str, int]]]:
-    """Number and place of every device."""
-    axes = shard.mesh_axes(mesh)
-    places = product(*(range(size) for size, _ in axes.values()))
-    strides = [stride for _, stride in axes.values()]
-    return [
-        (
-            sum(n * stride for n, stride in zip(place, strides, strict=True)),
-            dict(zip(axes, place, strict=True)),
-        )
-        for place in places
-    ]
-
-
-def _local(
-    sig: Signature, number: int, type: ValueType, whole: Sequence[int], local: Sequence[int]
-) -> ValueType:
-    """Type of a device's part of an operand, given all index extents and the device's.
-
-    Raises:
-        ScheduleError: a window reads along a dim that is cut.
-    """
-    shape = []
-    for projection, extent in zip(sig.operands[number], type.shape, strict=True):
-        if projection.plain is not None:
-            shape.append(local[projection.plain])
-        elif all(whole[d] == local[d] for d, _ in projection.terms):
-            shape.append(extent)
-        else:
-            raise ScheduleError(f"op '{sig}'", "reads a cut dim through a window", "a whole dim")
-    return ValueType(type.dtype, tuple(shape))
-
-
-def _held(memory: Contents, device: int, type: ValueType) -> Array:
-    """What a device has, dense and row-major from the start of its memory."""
-    points = np.array([[device, n] for n in range(type.size)], np.int64)
-    return memory.find((shard.DEVICE_AXIS, LOCAL_AXIS), points).reshape(type.shape)
-
-
-def _on_devices(parts: Mapping[int, Array]) -> Contents:
-    """Memory of all devices, each with its part dense and row-major."""
-    points = [[device, n] for device, part in parts.items() for n in range(part.size)]
-    values = np.concatenate([part.reshape(-1) for part in parts.values()])
-    return contents((shard.DEVICE_AXIS, LOCAL_AXIS), np.array(points, np.int64), values)

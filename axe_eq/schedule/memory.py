@@ -101,20 +101,21 @@ def lifetimes(graph: ScheduleGraph) -> tuple[Lifetime, ...]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     ready = {name for name, b in graph.buffers.items() if b.role in ("input", "constant")}
-    for number, step in enumerate(graph.steps):
-        for read in step.reads:
+    for number, step in enumerate(graph.calls):
+        reads, writes = graph.accesses(step)
+        for read in reads:
             if read.buffer not in ready:
                 wrong = f"reads buffer {read.buffer!r} before it is written"
                 raise ScheduleError(f"step {step.name}", wrong, "a valid order of steps")
             last[read.buffer] = number
-        for write in step.writes:
+        for write in writes:
             if write.buffer not in graph.buffers or write.buffer in ready:
                 wrong = f"writes buffer {write.buffer!r}"
                 raise ScheduleError(
                     f"step {step.name}", wrong, "a buffer of the graph that nothing wrote before"
                 )
             first[write.buffer] = last[write.buffer] = number
-        ready.update(w.buffer for w in step.writes)
+        ready.update(w.buffer for w in writes)
     return tuple(
         Lifetime(name, _aligned(buffer_bytes(graph.buffers[name])), first[name], last[name])
         for name in sorted(first, key=lambda n: (first[n], n))
@@ -123,14 +124,20 @@ def lifetimes(graph: ScheduleGraph) -> tuple[Lifetime, ...]:
 
 
 def stored_bytes(graph: ScheduleGraph) -> int:
-    """Most bytes of temporaries and outputs that are alive at once: outputs stay once written."""
-    last = {read.buffer: n for n, step in enumerate(graph.steps) for read in step.reads}
+    """Most bytes of temporaries and outputs that are alive at once: outputs stay once written.
+
+    Memory that several buffers of a mesh lie in counts from when all of it is written.
+    """
+    accesses = [graph.accesses(call) for call in graph.calls]
+    last = {read.buffer: n for n, (reads, _) in enumerate(accesses) for read in reads}
     alive = peak = 0
-    for number, step in enumerate(graph.steps):
-        written = [graph.buffers[w.buffer] for w in step.writes]
+    for number, (_, writes) in enumerate(accesses):
+        written = [b for w in writes if not (b := graph.buffers[w.buffer]).within]
         alive += sum(map(buffer_bytes, written))
         peak = max(peak, alive)
-        done = [graph.buffers[name] for name, n in last.items() if n == number]
+        done = [
+            b for name, n in last.items() if n == number and not (b := graph.buffers[name]).within
+        ]
         unread = [b for b in written if b.name not in last]
         alive -= sum(buffer_bytes(b) for b in (*done, *unread) if b.role == "temporary")
     return peak

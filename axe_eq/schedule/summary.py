@@ -167,9 +167,9 @@ class Summary:
             and those that move what products give.
         order: likewise, (letter, extent) of the first result's dims of more than one index, slow to
             fast as they lie in memory.
-        unread: its formulas cannot be read (`axe_eq.lower.read`): values gathered from, or stored
-            at, places that are no affine function of the index, or windows of what is padded that
-            end along several dims of the index space at once.
+        unread: why its formulas cannot be read (`axe_eq.lower.read`): values gathered from, or
+            stored at, places that are no affine function of the index, or windows of what is padded
+            that end along several dims of the index space at once; "" where they can.
         n_reads: loads that one element of a result makes. `y = x * 2` in `y + flip(y)` is computed
             at two places, so `x` is loaded twice. Counted up to some number.
         n_looked: values gathered from where integers say, which are read or counted. Kernels that
@@ -201,7 +201,7 @@ class Summary:
     n_positions: int = 0
     n_parts: int = 0
     order: tuple[tuple[str, int], ...] = ()
-    unread: bool = False
+    unread: str = ""
     n_reads: int = 0
     n_outside: int = 0
     n_looked: int = 0

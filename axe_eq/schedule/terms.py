@@ -3,10 +3,10 @@
 ``place(t, L)`` asks for value t materialised in layout L (an axe layout text, canonical); ``tile(t,
 b)`` asks for the box b of it inside a kernel. A kernel is the cone of tile values chosen under one
 `Kernel` root. Demand laws (pack `tiling`) answer the requests; only extraction chooses among the
-answers. ``shard(t, b, M)`` is a value cut over a mesh; pack `sharding` has laws of it, for proofs.
+answers.
 
 A placed term denotes the contents of memory and no shape: a value and its reshapes are one placed
-class. So whatever reads memory says as which type and in which layout or cut it does; otherwise
+class. So whatever reads memory says as which type and in which layout it does; otherwise
 congruence would make tiles of two shapes equal. `axe_eq.schedule.meaning` evaluates every term.
 """
 
@@ -29,8 +29,6 @@ Tiles = Annotated[Any, TILES]
 Box = Annotated[Any, STR]
 Boxes = Annotated[Any, STR]
 LayoutText = Annotated[Any, STR]
-MeshBox = Annotated[Any, STR]
-MeshText = Annotated[Any, STR]
 
 
 def row_major(size: int) -> str:
@@ -42,10 +40,6 @@ place = Symbol("place", (VALUE, STR), PLACED, demand=True)
 tile = Symbol("tile", (VALUE, STR), TILE, demand=True)
 tiles = Symbol("tiles", (ARGS, STR), TILES, demand=True)
 
-PLACES = Sort("Places")
-shard = Symbol("shard", (VALUE, STR, STR), PLACED, demand=True)  # value, mesh box, mesh
-shards = Symbol("shards", (ARGS, STR, STR), PLACES, demand=True)
-
 Buffer = Symbol("Buffer", (STR, STR), PLACED)  # input name, layout it arrives in
 peek = Symbol("peek", (STR, TILE, STR), TILE, demand=True)  # view, a whole value, box of the view
 Kernel = Symbol("Kernel", (TILE, STR), PLACED)  # root tile, layout it is stored in
@@ -56,17 +50,6 @@ Gather = Symbol("Gather", (STR, STR, TILES), TILE)  # selector, box, operands
 Scanned = Symbol("Scanned", (STR, STR, TILES), TILE)  # scan, box, operands
 TNil = Symbol("TNil", (), TILES)
 TCons = Symbol("TCons", (TILE, TILES), TILES)
-
-
-# signature, cell, types of the operands, mesh box of the value, mesh, operands
-Spmd = Symbol("Spmd", (STR, STR, STR, STR, STR, PLACES), PLACED)
-# selector or scan, types of the operands, mesh box of the value, mesh, operands
-SpmdSel = Symbol("SpmdSel", (STR, STR, STR, STR, PLACES), PLACED)
-SpmdScan = Symbol("SpmdScan", (STR, STR, STR, STR, PLACES), PLACED)
-# partial value, its type, signature of the whole operator, mesh axis, mesh box of the value, mesh
-Collective = Symbol("Collective", (PLACED, STR, STR, STR, STR, STR), PLACED)
-PNil = Symbol("PNil", (), PLACES)
-PCons = Symbol("PCons", (PLACED, PLACES), PLACES)
 
 
 def _no_arrival(term: Term, known: Any) -> None:

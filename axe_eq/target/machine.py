@@ -130,6 +130,7 @@ class Link:
         name: what it is called.
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
+        beside: devices compute while it carries what they exchange, so that time is hidden.
     """
 
     bytes_per_s: float
@@ -137,6 +138,7 @@ class Link:
     name: str = "link"
     per_message_s: float = 0.0
     n_devices: int = 0
+    beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,8 +213,8 @@ class Target:
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
-        kept: in which layouts beside dense row-major its first memory may keep values, see `KINDS`
-            in `axe_eq.schedule.kept`.
+        kept: in which layouts beside dense row-major its first memory may keep values: `KINDS` of
+            `axe_eq.schedule.kept`, or forms of blocks, see `kept_layouts` there.
         source: where the figures come from.
         corrections: by what a schedule's estimates are multiplied, by its name, or its name and an
             instruction row ("register_products mma.f16"), as measurements on one machine say.

@@ -132,9 +132,9 @@ def beside_choice(
     s, t, one, other = signature(sig), signature(choice), constant(k), constant(m)
     if s.n_reduced or t.n_reduced or t.operands[1:] != ((), ()) or len(s.operands) != 2:
         return None
-    whole = sigalg.inline(s, position, t)
-    if whole is None or one is None or other is None or one[1] != other[1]:
+    if one is None or other is None or one[1] != other[1]:
         return None
+    whole = sigalg.inline(s, position, t)
     asked, read = (0, 3) if position == 0 else (1, 0)
     shapes: list[tuple[int, ...]] = [(), (), (), ()]
     shapes[asked], shapes[read] = value_type(c).shape, value_type(x).shape

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, pairwise
 from math import prod
 
 from axe_eq.errors import ProgramError
@@ -31,6 +30,7 @@ from axe_eq_rules.digits import (
     View,
     coalesced,
     common,
+    cut_at,
     in_front,
     named,
     refined,
@@ -253,30 +253,19 @@ def _over_digits(
     sig: Signature, extents: Sequence[int], given: Sequence[View]
 ) -> tuple[dict[int, list[int]], _Reads]:
     """The operator with every index dim as digits, those that its operands' dims are made of."""
-    numbers = count()
     ends: dict[int, set[int]] = {d: {1, n} for d, n in enumerate(extents)}
     for of, operand in zip(given, sig.operands, strict=True):
         for p, dim in zip(operand, of.outer, strict=True):
             if p.plain is not None:
                 ends[p.plain] |= {of.size(dim[n:]) for n in range(len(dim))}
-    digits: dict[int, list[int]] = {}
-    sizes: dict[int, int] = {}
-    for d in range(sig.n_dims):
-        marks = sorted(ends[d], reverse=True)
-        digits[d] = []
-        for high, low in pairwise(marks):
-            if high % low:
-                raise Apart
-            number = next(numbers)
-            digits[d].append(number)
-            sizes[number] = high // low
-    made = _Reads([], [], [], [], sizes)
-    for of, operand in zip(given, sig.operands, strict=True):
-        made.cores.append(of.core)
-        made.reads.append(_as_read(of, operand, digits, sizes, ends))
-    made.out = [x for d in range(sig.n_out) for x in digits[d]]
-    made.reduced = [x for d in sig.reduced for x in digits[d]]
-    return digits, made
+    digits, sizes = cut_at(ends)
+    reads = [
+        _as_read(of, operand, digits, sizes, ends)
+        for of, operand in zip(given, sig.operands, strict=True)
+    ]
+    out = [x for d in range(sig.n_out) for x in digits[d]]
+    reduced = [x for d in sig.reduced for x in digits[d]]
+    return digits, _Reads([of.core for of in given], reads, out, reduced, sizes)
 
 
 def _as_read(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
 from math import prod
+from operator import mul
 from typing import Any
 
 from axe_eq.program.ops import join_text
@@ -68,11 +69,7 @@ def reshaped(of: View, new: tuple[int, ...]) -> View:
         Apart: they cut its digits unevenly.
     """
     digits = [d for dim in of.outer for d in dim]
-    ends, end = [], 1
-    for extent in reversed(new):
-        end *= extent
-        ends.append(end)
-    of, digits = refined(of, digits, ends)
+    of, digits = refined(of, digits, accumulate(reversed(new), mul))
     dims: list[tuple[int, ...]] = []
     at = len(digits)
     for extent in reversed(new):
@@ -190,14 +187,23 @@ def common(
             if d in own:
                 dim = of.outer[own[d]]
                 ends[d] |= {of.size(dim[n:]) for n in range(len(dim))}
+    return *cut_at(ends), ends
+
+
+def cut_at(ends: Mapping[int, set[int]]) -> tuple[dict[int, list[int]], dict[int, int]]:
+    """Numbers for the digits of dims that are cut so that some count to these ends; their extents.
+
+    Raises:
+        Apart: ends that do not divide each other.
+    """
     numbers, digits, sizes = count(), dict[int, list[int]](), dict[int, int]()
-    for d in dims:
-        marks = sorted(ends[d], reverse=True)
+    for d, own in ends.items():
+        marks = sorted(own, reverse=True)
         if any(high % low for high, low in pairwise(marks)):
             raise Apart
         digits[d] = [next(numbers) for _ in marks[1:]]
         sizes |= {n: h // low for n, (h, low) in zip(digits[d], pairwise(marks), strict=True)}
-    return digits, sizes, ends
+    return digits, sizes
 
 
 def named(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import Missing, check
 from axe_eq.layout.symbolic.polynomial import Polynomial, parse
 from axe_eq.layout.symbolic.shapes import (
@@ -18,29 +19,6 @@ from axe_eq.layout.symbolic.shapes import (
     read_shape,
     region_text,
     shape_text,
-)
-from axe_eq.layout.symbolic.terms import (
-    ITERS,
-    Append,
-    Block,
-    CopySet,
-    Cut,
-    GridTerm,
-    Insert,
-    Iter,
-    IterList,
-    Join,
-    MoveTo,
-    NoBlock,
-    NoIter,
-    PlaceAt,
-    Region,
-    Reorder,
-    Shift,
-    SymIter,
-    SymShift,
-    Window,
-    Zip,
 )
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Analysis, Term, primitive
@@ -55,12 +33,12 @@ from axe_eq_rules.layout_numbers import (
     Numbers,
     Perm,
     Place,
+    Region,
     Shape,
     Stride,
     on_numbers,
     product_of,
 )
-from axe_eq_rules.layout_numbers import Region as RegionText
 
 Number = Annotated[Any, STR, "stride"]  # a polynomial
 
@@ -75,18 +53,18 @@ def _count(term: Term, known: Any) -> int | None:
     return found
 
 
-count = Analysis("elements", ITERS, INT, _count)
+count = Analysis("elements", t.ITERS, INT, _count)
 """How many indices a list of iters has, where that is a number."""
 
 
 @count.rule
 def _count_none() -> tuple[Term, Any]:
-    return NoIter(), 1
+    return t.NoIter(), 1
 
 
 @count.rule
-def _count_iter(e: IntExtent, s: IntStride, a: Axis, r: IterList) -> tuple[Term, Any]:
-    return Iter(e, s, a, r), e * count(r)
+def _count_iter(e: IntExtent, s: IntStride, a: Axis, r: t.IterList) -> tuple[Term, Any]:
+    return t.Iter(e, s, a, r), e * count(r)
 
 
 # -- cutting ---------------------------------------------------------------------------------------
@@ -120,75 +98,75 @@ def without_unit(shape: str) -> str | None:
 
 
 @LAWS.over(source="Axe Algorithm 1, one digit at a time", sampler=samples.cut_through)
-def cut_through_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: IterList, S: Shape) -> Sides:
+def cut_through_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: t.IterList, S: Shape) -> Sides:
     """((e, s@a) r) | (e*k, S') = (e, s@a) before dim 0 of (r | (k, S'))."""
     rest = divided_first(n, S, e)
-    return Cut(n.iter(e, s, a, r), S), n.prepend(e, s, a, Cut(r, rest))
+    return t.Cut(n.iter(e, s, a, r), S), n.prepend(e, s, a, t.Cut(r, rest))
 
 
 @LAWS.over(source="Axe Algorithm 1, one digit at a time", sampler=samples.cut_inside)
-def cut_inside_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: IterList, S: Shape) -> Sides:
+def cut_inside_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: t.IterList, S: Shape) -> Sides:
     """((f*k, s@a) r) | (f, S') = (f, k*s@a), (((k, s@a) r) | S')."""
     first, times, rest = first_within(n, S, e)
-    slow = n.iter(first, n.times(s, times), a, NoIter())
-    return Cut(n.iter(e, s, a, r), S), Block(slow, Cut(n.iter(times, s, a, r), rest))
+    slow = n.iter(first, n.times(s, times), a, t.NoIter())
+    return t.Cut(n.iter(e, s, a, r), S), t.Block(slow, t.Cut(n.iter(times, s, a, r), rest))
 
 
 @LAWS.law(source="a dim of one index", sampler=samples.cut_unit)
-def cut_unit(d: IterList, S: Shape) -> Sides:
+def cut_unit(d: t.IterList, S: Shape) -> Sides:
     """(d | (1, S')) = (), (d | S')."""
-    return Cut(d, S), Block(NoIter(), Cut(d, without_unit(S)))
+    return t.Cut(d, S), t.Block(t.NoIter(), t.Cut(d, without_unit(S)))
 
 
 @LAWS.law(source="one index in no dims")
 def cut_nothing() -> Sides:
     """(() | ()) = (), of no dims."""
-    return Cut(NoIter(), ""), NoBlock()
+    return t.Cut(t.NoIter(), ""), t.NoBlock()
 
 
 @LAWS.over(source="digits of one dim")
-def prepend_iter(n: Numbers, e: Extent, s: Stride, a: Axis, d: IterList, g: GridTerm) -> Sides:
+def prepend_iter(n: Numbers, e: Extent, s: Stride, a: Axis, d: t.IterList, g: t.GridTerm) -> Sides:
     """(e, s@a) before dim 0 of (d, g) = ((e, s@a) d), g."""
-    return n.prepend(e, s, a, Block(d, g)), Block(n.iter(e, s, a, d), g)
+    return n.prepend(e, s, a, t.Block(d, g)), t.Block(n.iter(e, s, a, d), g)
 
 
 # -- joining ---------------------------------------------------------------------------------------
 
 
 @LAWS.law(source="digits in a row")
-def join_dims(d: IterList, g: GridTerm) -> Sides:
+def join_dims(d: t.IterList, g: t.GridTerm) -> Sides:
     """join(d, g) = d join(g)."""
-    return Join(Block(d, g)), Append(d, Join(g))
+    return t.Join(t.Block(d, g)), t.Append(d, t.Join(g))
 
 
 @LAWS.law(source="digits in a row")
 def join_no_dims() -> Sides:
     """join() = ()."""
-    return Join(NoBlock()), NoIter()
+    return t.Join(t.NoBlock()), t.NoIter()
 
 
 @LAWS.over(source="digits in a row")
-def append_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: IterList, d: IterList) -> Sides:
+def append_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: t.IterList, d: t.IterList) -> Sides:
     """((e, s@a) r) d = (e, s@a) (r d)."""
-    return Append(n.iter(e, s, a, r), d), n.iter(e, s, a, Append(r, d))
+    return t.Append(n.iter(e, s, a, r), d), n.iter(e, s, a, t.Append(r, d))
 
 
 @LAWS.law(source="digits in a row")
-def append_nothing(d: IterList) -> Sides:
+def append_nothing(d: t.IterList) -> Sides:
     """() d = d."""
-    return Append(NoIter(), d), d
+    return t.Append(t.NoIter(), d), d
 
 
 @LAWS.law(source="Axe F.2: dims alternate")
-def zip_dims(a: IterList, g: GridTerm, b: IterList, h: GridTerm) -> Sides:
+def zip_dims(a: t.IterList, g: t.GridTerm, b: t.IterList, h: t.GridTerm) -> Sides:
     """(a, g) & (b, h) = a, b, (g & h)."""
-    return Zip(Block(a, g), Block(b, h)), Block(a, Block(b, Zip(g, h)))
+    return t.Zip(t.Block(a, g), t.Block(b, h)), t.Block(a, t.Block(b, t.Zip(g, h)))
 
 
 @LAWS.law(source="Axe F.2: dims alternate")
 def zip_no_dims() -> Sides:
     """() & () = (), of no dims."""
-    return Zip(NoBlock(), NoBlock()), NoBlock()
+    return t.Zip(t.NoBlock(), t.NoBlock()), t.NoBlock()
 
 
 # -- reordering ------------------------------------------------------------------------------------
@@ -205,28 +183,28 @@ def place_of_first(perm: str) -> tuple[int, str] | None:
 
 
 @LAWS.law(source="permutations are insertions one after another", sampler=samples.reordered)
-def reorder_dims(d: IterList, g: GridTerm, p: Perm) -> Sides:
+def reorder_dims(d: t.IterList, g: t.GridTerm, p: Perm) -> Sides:
     """(d, g)[p] = g[p without 0] with d inserted where p has 0."""
     place, rest = place_of_first(p)
-    return Reorder(Block(d, g), p), Insert(d, place, Reorder(g, rest))
+    return t.Reorder(t.Block(d, g), p), t.Insert(d, place, t.Reorder(g, rest))
 
 
 @LAWS.law(source="permutations are insertions one after another")
 def reorder_no_dims() -> Sides:
     """()[] = (), of no dims."""
-    return Reorder(NoBlock(), ""), NoBlock()
+    return t.Reorder(t.NoBlock(), ""), t.NoBlock()
 
 
 @LAWS.law(source="permutations are insertions one after another")
-def insert_first(d: IterList, g: GridTerm) -> Sides:
+def insert_first(d: t.IterList, g: t.GridTerm) -> Sides:
     """(g with d inserted at 0) = d, g."""
-    return Insert(d, 0, g), Block(d, g)
+    return t.Insert(d, 0, g), t.Block(d, g)
 
 
 @LAWS.law(source="permutations are insertions one after another", sampler=samples.inserted)
-def insert_later(d: IterList, k: Place, c: IterList, g: GridTerm) -> Sides:
+def insert_later(d: t.IterList, k: Place, c: t.IterList, g: t.GridTerm) -> Sides:
     """(c, g) with d inserted at k = c, (g with d inserted at k-1)   if k > 0."""
-    return Insert(d, k, Block(c, g)), Block(c, Insert(d, k - 1, g)), k > 0
+    return t.Insert(d, k, t.Block(c, g)), t.Block(c, t.Insert(d, k - 1, g)), k > 0
 
 
 # -- regions ---------------------------------------------------------------------------------------
@@ -243,16 +221,16 @@ def first_bounds(region: str) -> tuple[int, int, str] | None:
 
 
 @LAWS.law(source="Axe Appendix E: dims are independent", sampler=samples.windowed)
-def region_of_dims(d: IterList, g: GridTerm, R: RegionText) -> Sides:
+def region_of_dims(d: t.IterList, g: t.GridTerm, R: Region) -> Sides:
     """(d, g)[b:b+c, R'] = d[b:b+c], g[R']."""
     begin, length, rest = first_bounds(R)
-    return Region(Block(d, g), R), Block(Window(d, begin, length), Region(g, rest))
+    return t.Region(t.Block(d, g), R), t.Block(t.Window(d, begin, length), t.Region(g, rest))
 
 
 @LAWS.law(source="Axe Appendix E: dims are independent")
 def region_of_no_dims() -> Sides:
     """()[] = (), of no dims."""
-    return Region(NoBlock(), ""), NoBlock()
+    return t.Region(t.NoBlock(), ""), t.NoBlock()
 
 
 @primitive((STR, STR), (STR, STR, STR))
@@ -268,21 +246,21 @@ def first_inside(region: str, extent: str) -> tuple[str, str, str] | None:
 
 
 @LAWS.law(source="Axe Appendix E: a window of one digit", sampler=samples.digit_dim)
-def region_of_a_digit(e: Number, s: Number, a: Axis, g: GridTerm, R: RegionText) -> Sides:
+def region_of_a_digit(e: Number, s: Number, a: Axis, g: t.GridTerm, R: Region) -> Sides:
     """((e, s@a), g)[b:b+c, R'] = (c, s@a), g[R']   if b >= 0, c > 0 and b+c <= e."""
     _, length, rest = first_inside(R, e)
-    left = Region(Block(SymIter(e, s, a, NoIter()), g), R)
-    return left, Block(SymIter(length, s, a, NoIter()), Region(g, rest))
+    left = t.Region(t.Block(t.SymIter(e, s, a, t.NoIter()), g), R)
+    return left, t.Block(t.SymIter(length, s, a, t.NoIter()), t.Region(g, rest))
 
 
 @LAWS.law(source="the first element of a region", sampler=samples.placed_digit)
 def place_at_a_digit(
-    e: Number, s: Number, a: Axis, g: GridTerm, R: RegionText, p: CopySet
+    e: Number, s: Number, a: Axis, g: t.GridTerm, R: Region, p: t.CopySet
 ) -> Sides:
     """((e, s@a), g)(begin of b:b+c, R') + p = b*s@a + g(begin of R') + p   if b:b+c is in e."""
     begin, _, rest = first_inside(R, e)
-    left = PlaceAt(Block(SymIter(e, s, a, NoIter()), g), R, p)
-    return left, SymShift(product_of(begin, s), a, PlaceAt(g, rest, p))
+    left = t.PlaceAt(t.Block(t.SymIter(e, s, a, t.NoIter()), g), R, p)
+    return left, t.SymShift(product_of(begin, s), a, t.PlaceAt(g, rest, p))
 
 
 @primitive((STR, INT, INT), (STR, STR))
@@ -296,60 +274,64 @@ def window_inside(extent: str, begin: int, count: int) -> tuple[str, str] | None
 def window_of_a_digit(e: Number, s: Number, a: Axis, b: Place, c: Place) -> Sides:
     """(e, s@a)[b:b+c] = (c, s@a)   if b >= 0, c > 0 and b+c <= e."""
     _, length = window_inside(e, b, c)
-    return Window(SymIter(e, s, a, NoIter()), b, c), SymIter(length, s, a, NoIter())
+    return t.Window(t.SymIter(e, s, a, t.NoIter()), b, c), t.SymIter(length, s, a, t.NoIter())
 
 
 @LAWS.law(source="digits of an index", sampler=samples.moved_digit)
-def move_by_a_digit(e: Number, s: Number, a: Axis, i: Place, p: CopySet) -> Sides:
+def move_by_a_digit(e: Number, s: Number, a: Axis, i: Place, p: t.CopySet) -> Sides:
     """((e, s@a)(i) + p) = i*s@a + p   if 0 <= i < e."""
     index, _ = window_inside(e, i, 1)
-    return MoveTo(SymIter(e, s, a, NoIter()), i, p), SymShift(product_of(index, s), a, p)
+    return t.MoveTo(t.SymIter(e, s, a, t.NoIter()), i, p), t.SymShift(product_of(index, s), a, p)
 
 
 @LAWS.law(source="Axe Appendix E: no digit is cut", sampler=samples.window_digit)
-def window_of_digits(e: IntExtent, s: IntStride, a: Axis, r: IterList, b: Place, c: Place) -> Sides:
+def window_of_digits(
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Place, c: Place
+) -> Sides:
     """((e, s@a) r)[b:b+c] = (c/n, s@a) r   if n = elements(r) divides b and c."""
     n = count(r)
-    whole = Iter(c // n, s, a, r)
-    return Window(Iter(e, s, a, r), b, c), whole, b % n == 0, c % n == 0
+    whole = t.Iter(c // n, s, a, r)
+    return t.Window(t.Iter(e, s, a, r), b, c), whole, b % n == 0, c % n == 0
 
 
 @LAWS.law(source="Axe Appendix E: the slow digit stays", sampler=samples.window_inside)
 def window_inside_digit(
-    e: IntExtent, s: IntStride, a: Axis, r: IterList, b: Place, c: Place
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Place, c: Place
 ) -> Sides:
     """((e, s@a) r)[b:b+c] = r[b%n : b%n + c]   if n = elements(r) and b%n + c <= n."""
     n = count(r)
-    return Window(Iter(e, s, a, r), b, c), Window(r, b % n, c), b % n + c <= n
+    return t.Window(t.Iter(e, s, a, r), b, c), t.Window(r, b % n, c), b % n + c <= n
 
 
 @LAWS.law(source="all of it", sampler=samples.window_whole)
-def window_of_all(d: IterList, c: Place) -> Sides:
+def window_of_all(d: t.IterList, c: Place) -> Sides:
     """(d[0:n]) = d   if n = elements(d)."""
-    return Window(d, 0, c), d, c == count(d)
+    return t.Window(d, 0, c), d, c == count(d)
 
 
 @LAWS.law(source="the first element of a region", sampler=samples.placed)
-def place_at_dims(d: IterList, g: GridTerm, R: RegionText, p: CopySet) -> Sides:
+def place_at_dims(d: t.IterList, g: t.GridTerm, R: Region, p: t.CopySet) -> Sides:
     """(d, g)(begin of b:e, R') + p = d(b) + g(begin of R') + p."""
     begin, _, rest = first_bounds(R)
-    return PlaceAt(Block(d, g), R, p), MoveTo(d, begin, PlaceAt(g, rest, p))
+    return t.PlaceAt(t.Block(d, g), R, p), t.MoveTo(d, begin, t.PlaceAt(g, rest, p))
 
 
 @LAWS.law(source="the first element of a region")
-def place_at_no_dims(p: CopySet) -> Sides:
+def place_at_no_dims(p: t.CopySet) -> Sides:
     """()() + p = p, for no dims."""
-    return PlaceAt(NoBlock(), "", p), p
+    return t.PlaceAt(t.NoBlock(), "", p), p
 
 
 @LAWS.law(source="digits of an index", sampler=samples.moved)
-def move_by_digit(e: IntExtent, s: IntStride, a: Axis, r: IterList, i: Place, p: CopySet) -> Sides:
+def move_by_digit(
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, i: Place, p: t.CopySet
+) -> Sides:
     """((e, s@a) r)(i) + p = (i//n)*s@a + r(i%n) + p   if n = elements(r)."""
     n = count(r)
-    return MoveTo(Iter(e, s, a, r), i, p), Shift(s * (i // n), a, MoveTo(r, i % n, p))
+    return t.MoveTo(t.Iter(e, s, a, r), i, p), t.Shift(s * (i // n), a, t.MoveTo(r, i % n, p))
 
 
 @LAWS.law(source="lists are 0 at index 0")
-def move_to_first(d: IterList, p: CopySet) -> Sides:
+def move_to_first(d: t.IterList, p: t.CopySet) -> Sides:
     """(d(0) + p) = p."""
-    return MoveTo(d, 0, p), p
+    return t.MoveTo(d, 0, p), p

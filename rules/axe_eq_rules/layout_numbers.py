@@ -7,10 +7,11 @@ with ``_symbolic``.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from functools import partial
 from inspect import Parameter, Signature, signature
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_type_hints
 
 from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import parse
@@ -80,7 +81,7 @@ def text_before(a: str, b: str) -> int | None:
 # -- number systems --------------------------------------------------------------------------------
 
 
-class Numbers:
+class Numbers(NamedTuple):
     """What laws need of numbers; every condition is a sequence, to be put after a law's sides.
 
     Attributes:
@@ -88,6 +89,11 @@ class Numbers:
         suffix: of the names of laws.
         one, zero: these numbers in terms.
         iter, prepend, copy, shift: the constructors over these numbers.
+        times, plus: the product and the sum.
+        turned: (extent, stride) -> the reach and the negative of a stride, and the condition that
+            it is below 0.
+        absorbed: (e, s, f, u) -> ``e + q*(f-1)`` for ``u = q*s``, and the condition
+            ``1 <= q <= e``.
     """
 
     sort: Sort
@@ -98,63 +104,28 @@ class Numbers:
     prepend: Symbol
     copy: Symbol
     shift: Symbol
-
-    def times(self, a: Any, b: Any) -> Any:
-        """The product."""
-        raise NotImplementedError
-
-    def plus(self, a: Any, b: Any) -> Any:
-        """The sum."""
-        raise NotImplementedError
-
-    def turned(self, extent: Any, stride: Any) -> tuple[Any, Any, Conditions]:
-        """The reach and the negative of a stride, and the condition that it is below 0."""
-        raise NotImplementedError
-
-    def absorbed(self, e: Any, s: Any, f: Any, u: Any) -> tuple[Any, Conditions]:
-        """``e + q*(f-1)`` for ``u = q*s``, and the condition ``1 <= q <= e``."""
-        raise NotImplementedError
+    times: Callable[[Any, Any], Any]
+    plus: Callable[[Any, Any], Any]
+    turned: Callable[[Any, Any], tuple[Any, Any, Conditions]]
+    absorbed: Callable[[Any, Any, Any, Any], tuple[Any, Conditions]]
 
 
-class _Integers(Numbers):
-    sort, suffix, one, zero = INT, "", 1, 0
-    iter, prepend, copy, shift = t.Iter, t.Prepend, t.Copy, t.Shift
-
-    def times(self, a: Any, b: Any) -> Any:
-        return a * b
-
-    def plus(self, a: Any, b: Any) -> Any:
-        return a + b
-
-    def turned(self, extent: Any, stride: Any) -> tuple[Any, Any, Conditions]:
-        return extent * stride - stride, -stride, (stride < 0,)
-
-    def absorbed(self, e: Any, s: Any, f: Any, u: Any) -> tuple[Any, Conditions]:
-        if not is_pattern(s) and s == 0:
-            raise Undefined("division by 0")
-        times = u // s
-        return e + times * f - times, (u % s == 0, times > 0, times <= e)
+def _absorbed(e: Any, s: Any, f: Any, u: Any) -> tuple[Any, Conditions]:
+    if not is_pattern(s) and s == 0:
+        raise Undefined("division by 0")
+    times = u // s
+    return e + times * f - times, (u % s == 0, times > 0, times <= e)
 
 
-class _Polynomials(Numbers):
-    sort, suffix, one, zero = STR, "_symbolic", "1", "0"
-    iter, prepend, copy, shift = t.SymIter, t.SymPrepend, t.SymCopy, t.SymShift
-
-    def times(self, a: Any, b: Any) -> Any:
-        return product_of(a, b)
-
-    def plus(self, a: Any, b: Any) -> Any:
-        return sum_of(a, b)
-
-    def turned(self, extent: Any, stride: Any) -> tuple[Any, Any, Conditions]:
-        return *turned_step(extent, stride), ()
-
-    def absorbed(self, e: Any, s: Any, f: Any, u: Any) -> tuple[Any, Conditions]:
-        return absorbed_steps(e, s, f, u), ()
-
-
-INTEGERS: Numbers = _Integers()
-POLYNOMIALS: Numbers = _Polynomials()
+INTEGERS = Numbers(
+    INT, "", 1, 0, t.Iter, t.Prepend, t.Copy, t.Shift, operator.mul, operator.add,
+    lambda extent, stride: (extent * stride - stride, -stride, (stride < 0,)), _absorbed,
+)  # fmt: skip
+POLYNOMIALS = Numbers(
+    STR, "_symbolic", "1", "0", t.SymIter, t.SymPrepend, t.SymCopy, t.SymShift, product_of, sum_of,
+    lambda extent, stride: (*turned_step(extent, stride), ()),
+    lambda e, s, f, u: (absorbed_steps(e, s, f, u), ()),
+)  # fmt: skip
 
 
 def on_numbers(
@@ -231,7 +202,8 @@ class Laws:
     def over(self, *systems: Numbers, **flags: Any) -> Callable[[LawFunction], LawFunction]:
         """Decorator: a law for each number system, which is the first parameter; both by default.
 
-        A `sampler` gets the system before its draw; without one, roles say what is drawn.
+        A `sampler` gets whether numbers are polynomials before its draw; without one, roles say
+        what is drawn.
         """
 
         def wrap(fn: LawFunction) -> LawFunction:
@@ -249,9 +221,8 @@ class Laws:
 
 
 def _of(fn: LawFunction, flags: dict[str, Any], system: Numbers) -> dict[str, Any]:
-    sampler = flags.get("sampler")
-    chosen = partial(sampler, system) if sampler else by_roles(fn, system is POLYNOMIALS)
-    return {**flags, "sampler": chosen}
+    sampler, symbolic = flags.get("sampler"), system is POLYNOMIALS
+    return {**flags, "sampler": partial(sampler, symbolic) if sampler else by_roles(fn, symbolic)}
 
 
 def _over(hint: Any, system: Numbers) -> Any:

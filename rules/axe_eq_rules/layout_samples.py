@@ -45,6 +45,11 @@ def axis(draw: Draw, at: str) -> str:
     return draw.pick(at, _AXES)
 
 
+def step(draw: Draw, symbolic: bool, e: str = "e", s: str = "s", a: str = "a") -> Any:
+    """Extent, stride and axis of an iter or of copies."""
+    return extent(draw, e, symbolic), stride(draw, s, symbolic), axis(draw, a)
+
+
 def number(value: Any, symbolic: bool) -> Any:
     """A number of the one kind or the other."""
     return str(value) if symbolic else poly(value).constant
@@ -53,10 +58,9 @@ def number(value: Any, symbolic: bool) -> Any:
 def items(draw: Draw, at: str, symbolic: bool, most: int = 2) -> list[tuple[Any, Any, str]]:
     """Extents, strides and axes."""
     return [
-        (extent(draw, f"{at}.e{n}", symbolic), stride(draw, f"{at}.s{n}", symbolic),
-         axis(draw, f"{at}.a{n}"))
+        step(draw, symbolic, f"{at}.e{n}", f"{at}.s{n}", f"{at}.a{n}")
         for n in range(draw.integer(f"{at}.n", 0, most))
-    ]  # fmt: skip
+    ]
 
 
 def iter_list(draw: Draw, at: str, symbolic: bool = False) -> Term:
@@ -152,21 +156,15 @@ def _drawn(draw: Draw, at: str, sort: Sort, role: str = "", *, symbolic: bool) -
 # -- conditions of laws about lists ----------------------------------------------------------------
 
 
-def _symbolic(system: Any) -> bool:
-    return bool(system.suffix)
-
-
-def adjacent(system: Any, draw: Draw) -> Values:
+def adjacent(of: bool, draw: Draw) -> Values:
     """Two iters that continue each other."""
-    of = _symbolic(system)
     e, f, u = extent(draw, "e", of), extent(draw, "f", of), stride(draw, "u", of)
     s = number(poly(f) * poly(u), of)
     return e, s, f, u, axis(draw, "a"), iter_list(draw, "r", of)
 
 
-def falling(system: Any, draw: Draw) -> Values:
+def falling(of: bool, draw: Draw) -> Values:
     """A copy that steps down."""
-    of = _symbolic(system)
     s = number(-poly(extent(draw, "s", of)), of)
     return extent(draw, "e", of), s, axis(draw, "a"), copy_set(draw, "p", of)
 
@@ -179,46 +177,40 @@ def _multiple(of: bool, draw: Draw) -> tuple[Any, Any, Any, Any]:
     return e, s, f, number(poly(times) * poly(s), of)
 
 
-def multiple(system: Any, draw: Draw) -> Values:
+def multiple(of: bool, draw: Draw) -> Values:
     """Two copies, of which the first absorbs the second."""
-    of = _symbolic(system)
     return *_multiple(of, draw), axis(draw, "a"), copy_set(draw, "p", of)
 
 
-def multiple_before(system: Any, draw: Draw) -> Values:
+def multiple_before(of: bool, draw: Draw) -> Values:
     """Two copies, of which the second absorbs the first."""
-    of = _symbolic(system)
     e, s, f, u = _multiple(of, draw)
     return f, u, e, s, axis(draw, "a"), copy_set(draw, "p", of)
 
 
-def multiple_across(system: Any, draw: Draw) -> Values:
+def multiple_across(of: bool, draw: Draw) -> Values:
     """Two such copies with another between them."""
-    of = _symbolic(system)
     e, s, f, u = _multiple(of, draw)
     between = extent(draw, "g", of), stride(draw, "v", of)
     return e, s, *between, f, u, axis(draw, "a"), axis(draw, "b"), copy_set(draw, "p", of)
 
 
-def axes_out_of_order(system: Any, draw: Draw) -> Values:
+def axes_out_of_order(of: bool, draw: Draw) -> Values:
     """Two copies on axes that are not sorted."""
-    of = _symbolic(system)
     a, b = draw.pick("axes", (("n", "m"), ("m", "lane"), ("n", "lane")))
     one = extent(draw, "e", of), stride(draw, "s", of), a
     two = extent(draw, "f", of), stride(draw, "u", of), b
     return *one, *two, copy_set(draw, "p", of)
 
 
-def shifts_out_of_order(system: Any, draw: Draw) -> Values:
+def shifts_out_of_order(of: bool, draw: Draw) -> Values:
     """Two shifts on axes that are not sorted."""
-    of = _symbolic(system)
     a, b = draw.pick("axes", (("n", "m"), ("m", "lane"), ("n", "lane")))
     return stride(draw, "v", of), a, stride(draw, "w", of), b, copy_set(draw, "p", of)
 
 
-def opposite_shifts(system: Any, draw: Draw) -> Values:
+def opposite_shifts(of: bool, draw: Draw) -> Values:
     """Two shifts that cancel."""
-    of = _symbolic(system)
     value = stride(draw, "v", of)
     back = number(-poly(value), of)
     return value, back, axis(draw, "a"), copy_set(draw, "p", of)
@@ -230,7 +222,7 @@ def one_stride(draw: Draw) -> Values:
     return e, e + more, draw.integer("s", -3, 5), axis(draw, "a"), copy_set(draw, "p")
 
 
-def texts_out_of_order(system: Any, draw: Draw) -> Values:
+def texts_out_of_order(of: bool, draw: Draw) -> Values:
     """Two copies whose texts are not sorted."""
     both = [(extent(draw, f"e{n}", True), stride(draw, f"s{n}", True)) for n in "ab"]
     (f, u), (e, s) = sorted(both, key=lambda pair: f"{pair[1]} {pair[0]}")
@@ -248,9 +240,8 @@ def _list_of(draw: Draw, at: str, symbolic: bool) -> tuple[Term, Any]:
     return t.chain(symbol, t.NoIter(), chosen), size
 
 
-def cut_through(system: Any, draw: Draw) -> Values:
+def cut_through(of: bool, draw: Draw) -> Values:
     """An iter that lies within the first dim of a shape."""
-    of = _symbolic(system)
     rest, size = _list_of(draw, "r", of)
     e = extent(draw, "e", of)
     first, *more = split_size(draw, "S", size)
@@ -258,9 +249,8 @@ def cut_through(system: Any, draw: Draw) -> Values:
     return e, stride(draw, "s", of), axis(draw, "a"), rest, shape
 
 
-def cut_inside(system: Any, draw: Draw) -> Values:
+def cut_inside(of: bool, draw: Draw) -> Values:
     """An iter that is longer than the first dim of a shape."""
-    of = _symbolic(system)
     rest, size = _list_of(draw, "r", of)
     first, more = extent(draw, "e", of), extent(draw, "f", of)
     shape = shape_text([poly(first), *split_size(draw, "S", poly(more) * size)])
@@ -288,23 +278,18 @@ def split_size(draw: Draw, at: str, size: Any) -> list[Any]:
     return found or [1]
 
 
-def weighed_iter(system: Any, draw: Draw) -> Values:
+def weighed_iter(of: bool, draw: Draw) -> Values:
     """An iter before others, and weights of the system's numbers."""
-    of = _symbolic(system)
-    first = extent(draw, "e", of), stride(draw, "s", of), axis(draw, "a")
-    return *first, iter_list(draw, "r", of), weights(draw, "w", of)
+    return *step(draw, of), iter_list(draw, "r", of), weights(draw, "w", of)
 
 
-def weighed_copy(system: Any, draw: Draw) -> Values:
+def weighed_copy(of: bool, draw: Draw) -> Values:
     """A copy before others, and weights of the system's numbers."""
-    of = _symbolic(system)
-    first = extent(draw, "e", of), stride(draw, "s", of), axis(draw, "a")
-    return *first, copy_set(draw, "p", of), weights(draw, "w", of)
+    return *step(draw, of), copy_set(draw, "p", of), weights(draw, "w", of)
 
 
-def weighed_shift(system: Any, draw: Draw) -> Values:
+def weighed_shift(of: bool, draw: Draw) -> Values:
     """A shift, and weights of the system's numbers."""
-    of = _symbolic(system)
     return stride(draw, "v", of), axis(draw, "a"), copy_set(draw, "p", of), weights(draw, "w", of)
 
 
@@ -317,23 +302,19 @@ def _signed(draw: Draw, of: bool) -> Any:
     )
 
 
-def spanned_iter(system: Any, draw: Draw) -> Values:
+def spanned_iter(of: bool, draw: Draw) -> Values:
     """An iter whose direction is known, before others."""
-    of = _symbolic(system)
     return extent(draw, "e", of), _signed(draw, of), axis(draw, "a"), iter_list(draw, "r", of)
 
 
-def spanned_copy(system: Any, draw: Draw) -> Values:
+def spanned_copy(of: bool, draw: Draw) -> Values:
     """A copy whose direction is known, before others."""
-    of = _symbolic(system)
     return extent(draw, "e", of), _signed(draw, of), axis(draw, "a"), copy_set(draw, "p", of)
 
 
-def summed(system: Any, draw: Draw) -> Values:
+def summed(of: bool, draw: Draw) -> Values:
     """A copy before others, and a second set."""
-    of = _symbolic(system)
-    first = extent(draw, "e", of), stride(draw, "s", of), axis(draw, "a")
-    return *first, copy_set(draw, "p", of), copy_set(draw, "q", of)
+    return *step(draw, of), copy_set(draw, "p", of), copy_set(draw, "q", of)
 
 
 def reordered(draw: Draw) -> Values:

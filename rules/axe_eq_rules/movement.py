@@ -211,11 +211,7 @@ def _blocks(pieces: Sequence[Piece], shape: tuple[int, ...], leaf: tuple[int, ..
 
 
 def _table(
-    piece: Piece,
-    dims: set[int],
-    leaf_dims: set[int],
-    shape: tuple[int, ...],
-    leaf: tuple[int, ...],
+    piece: Piece, dims: set[int], leaf_dims: set[int], shape: tuple[int, ...], leaf: tuple[int, ...]
 ) -> Ints:
     """What a piece reads, over all indices of some dims; -1 where it does not."""
     size = prod(shape[d] for d in dims)

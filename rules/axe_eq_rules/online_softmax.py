@@ -25,7 +25,7 @@ from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.terms import Cell, In, Sig, Value, op, type_of
 from axe_eq.program.types import DTYPES, dtype, promote, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, Primitive, Term, primitive
+from axe_eq.rule.term import STR, Primitive, Term, Undefined, primitive
 from axe_eq_rules.needs import is_below, is_finite
 
 PACK = Pack(
@@ -34,11 +34,7 @@ PACK = Pack(
 
 
 def _normalises(
-    e: tuple[Affine, ...],
-    total: tuple[Affine, ...],
-    norm: str,
-    sig: Signature,
-    monoid: str = "+",
+    e: tuple[Affine, ...], total: tuple[Affine, ...], norm: str, sig: Signature, monoid: str = "+"
 ) -> bool:
     """Whether `total` reads the sum of e, where `e` reads it, over just the dims sig reduces."""
     t = signature(norm)
@@ -65,24 +61,22 @@ def _dim(dim: int | None) -> int:
     return -1 if dim is None else dim
 
 
-def _fold(whole: Signature | None, order: tuple[int, int, int], norm: str, exp: str) -> str | None:
+def _fold(whole: Signature, order: tuple[int, int, int], norm: str, exp: str) -> str | None:
     """The fold of scores and values; `order` says where e, v and the sum of e stand in `whole`."""
     e, v, total = order
     t = signature(exp)
-    if whole is None or whole.monoid != "+" or t.n_reduced:
+    if whole.monoid != "+" or t.n_reduced:
         return None
     if not _normalises(whole.operands[e], whole.operands[total], norm, whole):
         return None
-    both = sigalg.without_operand(whole, total)
-    pair = None if both is None else sigalg.reorder(both, (0, 1) if e < v else (1, 0))
-    fold = None if pair is None else sigalg.inline(pair, 0, t)
-    return None if fold is None else sigalg.rebuild(fold, monoid="softmax").text
+    pair = sigalg.reorder(sigalg.without_operand(whole, total), (0, 1) if e < v else (1, 0))
+    return sigalg.rebuild(sigalg.inline(pair, 0, t), monoid="softmax").text
 
 
-def _inlined(outer: str, position: int, inner: str) -> Signature | None:
+def _inlined(outer: str, position: int, inner: str) -> Signature:
     s, t = signature(outer), signature(inner)
     if len(s.operands) != 2 or len(t.operands) != 2 or bool(s.n_reduced) == bool(t.n_reduced):
-        return None
+        raise Undefined("a mixture and a division")
     return sigalg.inline(s, position, t)
 
 
@@ -116,7 +110,7 @@ def _folded_cast(right: bool) -> Primitive:
         if signature(cast).n_reduced:
             return None
         read = sigalg.inline(signature(mix), int(right), signature(cast))
-        whole = None if read is None else _inlined(read.text, int(right), divide)
+        whole = _inlined(read.text, int(right), divide)
         return _fold(whole, (1, 0, 2) if right else (0, 2, 1), norm, exp)
 
     fn.__name__ = f"fold_cast{'_right' if right else ''}"
@@ -130,10 +124,9 @@ def without_offset(fold: str, shift: str, f: str) -> str | None:
     if s.monoid != "softmax" or f not in ("add", "sub") or t.n_reduced or len(t.operands) != 2:
         return None
     whole = sigalg.inline(s, 0, t)
-    if whole is None or any(d in whole.reduced for d in sigalg.dims_of(whole.operands[1])):
+    if any(d in whole.reduced for d in sigalg.dims_of(whole.operands[1])):
         return None
-    rest = sigalg.without_operand(whole, 1)
-    return None if rest is None else rest.text
+    return sigalg.without_operand(whole, 1).text
 
 
 @primitive((STR, STR, STR), (STR,))
@@ -143,10 +136,7 @@ def without_maximum(fold: str, shift: str, top: str) -> str | None:
     if s.monoid != "softmax" or t.n_reduced or len(t.operands) != 2:
         return None
     whole = sigalg.inline(s, 0, t)
-    if whole is None or not _is_top(whole, top):
-        return None
-    rest = sigalg.without_operand(whole, 1)
-    return None if rest is None else rest.text
+    return sigalg.without_operand(whole, 1).text if _is_top(whole, top) else None
 
 
 @primitive((STR, STR, STR), (STR, STR))
@@ -335,15 +325,11 @@ def shares_without_offset(divide: str, norm: str, exp: str, shift: str) -> tuple
     d, t, x, y = map(signature, (divide, norm, exp, shift))
     if d.n_reduced or x.n_reduced or y.n_reduced or len(y.operands) != 2 or t.monoid != "+":
         return None
-    whole = sigalg.inline(t, 0, x)
-    inner = None if whole is None else sigalg.inline(whole, 0, y)
-    if inner is None or any(k in inner.reduced for k in sigalg.dims_of(inner.operands[1])):
+    inner = sigalg.inline(sigalg.inline(t, 0, x), 0, y)
+    if any(k in inner.reduced for k in sigalg.dims_of(inner.operands[1])):
         return None
-    same = sigalg.inline(x, 0, y)
-    kept = None if same is None else sigalg.without_operand(same, 1)
-    if kept is None or not _divides_its_rows(d, t, x):
-        return None
-    return d.text, kept.text
+    kept = sigalg.without_operand(sigalg.inline(x, 0, y), 1)
+    return (d.text, kept.text) if _divides_its_rows(d, t, x) else None
 
 
 def _divides_its_rows(d: Signature, t: Signature, x: Signature) -> bool:
@@ -372,9 +358,7 @@ def offset_of_weights(d: Sig, t: Sig, x: Sig, y: Sig, z: Value, m: Value) -> Sid
 def is_maximum(norm: str, exp: str, shift: str, top: str) -> str | None:
     """Defined where the offset is the maximum of the scores that are summed."""
     whole = sigalg.inline(signature(norm), 0, signature(exp))
-    inner = None if whole is None else sigalg.inline(whole, 0, signature(shift))
-    found = inner is not None and _is_top(inner, top)
-    return top if found else None
+    return top if _is_top(sigalg.inline(whole, 0, signature(shift)), top) else None
 
 
 @PACK.law(

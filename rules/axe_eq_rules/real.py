@@ -19,31 +19,13 @@ from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, folding, split_text
 from axe_eq.program.signature import Signature, make, signature
-from axe_eq.program.terms import (
-    Args,
-    Cell,
-    In,
-    Nil,
-    Op,
-    Sel,
-    Sig,
-    Spec,
-    Value,
-    op,
-    sel,
-    type_of,
-)
+from axe_eq.program.terms import Args, Cell, In, Nil, Op, Sel, Sig, Spec, Value, op, sel, type_of
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import INT, STR, Ground, primitive
+from axe_eq.rule.term import INT, STR, Ground, Undefined, primitive
 from axe_eq_rules import masks, zeros
 from axe_eq_rules.constants import constant, constant_text, one_ring
-from axe_eq_rules.joins import (
-    along_rounding,
-    merge_of_reductions,
-    named,
-    operator_of_concat,
-)
+from axe_eq_rules.joins import along_rounding, merge_of_reductions, named, operator_of_concat
 from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
 from axe_eq_rules.split_products import product_parts, product_sample
 from axe_eq_rules.stages import (
@@ -55,7 +37,7 @@ from axe_eq_rules.stages import (
     stages,
     uneven_parts,
 )
-from axe_eq_rules.tensor import swapped, text, without_scalar
+from axe_eq_rules.tensor import swapped, without_scalar
 
 PACK = Pack(
     "real",
@@ -84,7 +66,7 @@ def commute(s: Sig, f: Cell, x: Value, y: Value) -> Sides:
 def without_zero(sig: str, position: int, spec: str, x: str) -> str | None:
     """The signature of a sum less an operand that is 0."""
     k = constant(spec)
-    return None if k is None or k[0] != 0 else text(without_scalar(sig, position, x, k))
+    return None if k is None or k[0] != 0 else without_scalar(sig, position, x, k).text
 
 
 @PACK.law(source="folklore: neutral element")
@@ -136,7 +118,7 @@ def merged_functions(f: str, g: str, x: str) -> tuple[str, int] | None:
 def map_inlined(outer: str, inner: str) -> str | None:
     """The signature s.0(t), t without a reduction."""
     t = signature(inner)
-    return None if t.n_reduced else text(sigalg.inline(signature(outer), 0, t))
+    return None if t.n_reduced else sigalg.inline(signature(outer), 0, t).text
 
 
 def _pairs(draw: Draw) -> tuple[Ground, ...]:
@@ -166,8 +148,7 @@ def power_cell(sig: str, spec: str, x: str) -> tuple[str, str] | None:
     cell = None if k is None else _POWERS.get(k[0])
     if k is None or cell is None or DTYPES[value_type(x).dtype].kind != "f":
         return None
-    rest = without_scalar(sig, 1, x, k)
-    return None if rest is None else (rest.text, cell)
+    return without_scalar(sig, 1, x, k).text, cell
 
 
 def _roots(draw: Draw) -> tuple[Ground, ...]:
@@ -189,9 +170,9 @@ def power_is_root(s: Sig, x: Value, k: Spec) -> Sides:
 def square_signature(sig: str, spec: str, x: str) -> str | None:
     """The signature of x times x, for a power of 2."""
     k = constant(spec)
-    rest = None if k is None or k[0] != 2 else without_scalar(sig, 1, x, k)
-    if rest is None:
+    if k is None or k[0] != 2:
         return None
+    rest = without_scalar(sig, 1, x, k)
     return sigalg.rebuild(rest, [rest.operands[0], rest.operands[0]]).text
 
 
@@ -207,9 +188,8 @@ def exponents(sig: str, first: str, second: str) -> tuple[str, str] | None:
     s, t, u = signature(sig), signature(first), signature(second)
     if s.n_reduced or t.n_reduced or u.n_reduced:
         return None
-    half = sigalg.inline(s, 1, u)
-    whole = None if half is None else sigalg.inline(half, 0, t)
-    return None if whole is None else (sigalg.identity(s.n_out).text, whole.text)
+    whole = sigalg.inline(sigalg.inline(s, 1, u), 0, t)
+    return sigalg.identity(s.n_out).text, whole.text
 
 
 @PACK.law(source="folklore: exponentials")
@@ -286,14 +266,11 @@ def compared(sig: str, f: str, comparison: str, crossed: int) -> tuple[str, str]
         return None
     whole = sigalg.inline(s, 0, t)
     branches = (3, 2) if crossed else (2, 3)
-    if whole is None or any(whole.operands[n] != whole.operands[b] for n, b in enumerate(branches)):
-        return None
-    rest = sigalg.without_operand(whole, 3)
-    found = None if rest is None else sigalg.without_operand(rest, 2)
-    if found is None:
+    if any(whole.operands[n] != whole.operands[b] for n, b in enumerate(branches)):
         return None
     other = {"maximum": "minimum", "minimum": "maximum"}
-    return found.text, other[_TAKES[f]] if crossed else _TAKES[f]
+    cell = other[_TAKES[f]] if crossed else _TAKES[f]
+    return sigalg.without_operand(whole, 2, 3).text, cell
 
 
 @PACK.law(source="definition of maximum and minimum")
@@ -317,12 +294,11 @@ def negated_twin(sig: str, negation: str, x: str) -> str | None:
     Where a value has a sign: what unsigned integers call a negation wraps around.
     """
     s, t = signature(sig), signature(negation)
-    if not DTYPES[value_type(x).dtype].signed:
+    if t.n_reduced or not DTYPES[value_type(x).dtype].signed:
         return None
-    whole = None if t.n_reduced else sigalg.inline(s, 1, t)
-    if whole is None or whole.operands[0] != whole.operands[1]:
-        return None
-    return text(sigalg.without_operand(whole, 1))
+    whole = sigalg.inline(s, 1, t)
+    same = whole.operands[0] == whole.operands[1]
+    return sigalg.without_operand(whole, 1).text if same else None
 
 
 @PACK.law(source="definition of abs")
@@ -344,9 +320,7 @@ def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str
     fits = same_ring(own, common) if s.monoid == "+" else DTYPES[common].kind == "f"
     if (s.monoid, f) not in _SCALES or t.n_reduced or not fits:
         return None
-    whole = sigalg.inline(s, 0, t)
-    found = None if whole is None else _taken_out(whole, (0,), 1)
-    return None if found is None else (*found, _FREE_OF[f])
+    return *_taken_out(sigalg.inline(s, 0, t), (0,), 1), _FREE_OF[f]
 
 
 # Infinity times a sum of both signs is no sum of infinities; divided by it all are 0.
@@ -357,19 +331,19 @@ _SCALES = {
 }  # fmt: skip
 
 
-def _taken_out(whole: Signature, group: tuple[int, ...], free: int) -> tuple[str, str] | None:
+def _taken_out(whole: Signature, group: tuple[int, ...], free: int) -> tuple[str, str]:
     """(outer, inner) that reduce the group first; the free operand must lack all reduced dims."""
     if any(d in whole.reduced for d in sigalg.dims_of(whole.operands[free])):
-        return None
+        raise Undefined("free of what is reduced")
     if len(group) == 1:
         return _reduced_alone(whole, group[0])
-    found = sigalg.outline(whole, group, reduce=True)
-    if found is None or found[0].n_reduced or not found[1].n_reduced:
-        return None
-    return found[0].text, found[1].text
+    outer, inner = sigalg.outline(whole, group, reduce=True)
+    if outer.n_reduced or not inner.n_reduced:
+        raise Undefined("reduced inside")
+    return outer.text, inner.text
 
 
-def _reduced_alone(whole: Signature, position: int) -> tuple[str, str] | None:
+def _reduced_alone(whole: Signature, position: int) -> tuple[str, str]:
     operand = whole.operands[position]
     kept = sorted(d for d in sigalg.dims_of(operand) if d < whole.n_out)
     own = sigalg.dims_of(operand)
@@ -378,15 +352,10 @@ def _reduced_alone(whole: Signature, position: int) -> tuple[str, str] | None:
     read = tuple(sigalg.identity(whole.n_dims).operands[0][d] for d in kept)
     operands = list(whole.operands)
     operands[position] = read
-    outer = make(
-        operands,
-        range(whole.n_out),
-        "",
-        (),
-        {d: e for d, e in whole.fixed if d not in whole.reduced},
-    )
+    left = {d: e for d, e in whole.fixed if d not in whole.reduced}
+    outer = make(operands, range(whole.n_out), fixed=left)
     if sigalg.windows(inner) != {} or sigalg.windows(outer) != {}:
-        return None
+        raise Undefined("windows")
     return outer.text, inner.text
 
 
@@ -408,12 +377,8 @@ def scaled_product(
         return None
     if not one_ring(x, y, z):
         return None
-    whole = sigalg.inline(s, position, t)
-    if whole is None:
-        return None
     group, free = ((0, 2), 1) if position == 0 else ((0, 1), 2)
-    found = _taken_out(whole, group, free)
-    return None if found is None else (*found, _FREE_OF[f])
+    return *_taken_out(sigalg.inline(s, position, t), group, free), _FREE_OF[f]
 
 
 @PACK.law(source="folklore: linearity of contractions", expands=True)
@@ -484,7 +449,7 @@ def merged_sums(outer: str, inner: str, cell: str) -> str | None:
     if not s.monoid or s.monoid != t.monoid or CELLS[split_text(cell)[0]].result == "wide":
         return None
     again = folding(s.monoid) == s.monoid and not MONOIDS[s.monoid].exact
-    return text(sigalg.inline(s, 0, t)) if again else None
+    return sigalg.inline(s, 0, t).text if again else None
 
 
 @PACK.law(source="folklore: associativity of sums and products")

@@ -12,7 +12,7 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.signature import Signature, signature
+from axe_eq.program.signature import signature
 from axe_eq.program.terms import Along, Sig, Spec, Value, op, scan, sel, type_of
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
@@ -28,34 +28,28 @@ PACK = Pack(
 )
 
 
-def _chain(outer: str, inner: str, position: int) -> Signature | None:
-    """The contraction of three operands that two nested ones are."""
+def _regrouped(
+    outer: str, inner: str, position: int, group: tuple[int, int]
+) -> tuple[str, str] | None:
+    """Two nested contractions as others: these two of all three operands are contracted first."""
     s, t = signature(outer), signature(inner)
-    if len(s.operands) != 2 or len(t.operands) != 2 or not s.n_reduced or not t.n_reduced:
+    if any(len(of.operands) != 2 or not of.n_reduced or of.monoid != "+" for of in (s, t)):
         return None
-    if s.monoid != "+" or t.monoid != "+":
-        return None
-    return sigalg.inline(s, position, t)
-
-
-def _regrouped(whole: Signature | None, group: tuple[int, int]) -> tuple[str, str] | None:
-    """Outer and inner signatures when these two of three operands are contracted first."""
-    found = None if whole is None else sigalg.outline(whole, group, reduce=True)
-    if found is None or not found[1].n_reduced:
-        return None  # an outer product first only adds work
-    return found[0].text, found[1].text
+    last, first = sigalg.outline(sigalg.inline(s, position, t), group, reduce=True)
+    # An outer product first only adds work.
+    return (last.text, first.text) if first.n_reduced else None
 
 
 @primitive((STR,) * 5, (STR, STR))
 def right_first(outer: str, inner: str, a: str, b: str, c: str) -> tuple[str, str] | None:
     """Signatures of a (b c), given those of (a b) c; integers must not wrap around elsewhere."""
-    return _regrouped(_chain(outer, inner, 0), (1, 2)) if one_ring(a, b, c) else None
+    return _regrouped(outer, inner, 0, (1, 2)) if one_ring(a, b, c) else None
 
 
 @primitive((STR,) * 5, (STR, STR))
 def left_first(outer: str, inner: str, a: str, b: str, c: str) -> tuple[str, str] | None:
     """Signatures of (a b) c, given those of a (b c); integers must not wrap around elsewhere."""
-    return _regrouped(_chain(outer, inner, 1), (0, 1)) if one_ring(a, b, c) else None
+    return _regrouped(outer, inner, 1, (0, 1)) if one_ring(a, b, c) else None
 
 
 def _proper(a: Any, c: Any) -> tuple[Any, Any]:

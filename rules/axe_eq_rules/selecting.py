@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import Any
 
+from axe_eq.errors import LayoutError
+from axe_eq.layout import common_refinement
 from axe_eq.program.ops import SELECTORS, join_text, split_text
 from axe_eq.program.signature import make, plain
 from axe_eq.program.types import value_type
@@ -231,8 +232,9 @@ def _regrouped(axis: int, factors: tuple[int, ...], merged: Shape) -> Pair | Non
     wanted = (total // math.prod(factors[1:]), *factors[1:])
     if 1 in (*wanted, *merged):
         return None
-    finest = _refine(wanted, merged)
-    if finest is None:
+    try:
+        finest = list(common_refinement([wanted, merged]))
+    except LayoutError:
         return None
     split, joined = _one_group(merged, finest), _one_group(wanted, finest)
     if split is None or joined is None:
@@ -241,17 +243,6 @@ def _regrouped(axis: int, factors: tuple[int, ...], merged: Shape) -> Pair | Non
     return join_text("merge", axis + start, len(group)), join_text(
         "split", axis + at, (-1, *parts[1:])
     )
-
-
-def _refine(a: Sequence[int], b: Sequence[int]) -> list[int] | None:
-    """The coarsest list of extents of which both lists are groupings, or None."""
-    cuts = {math.prod(a[i:]) for i in range(1, len(a))} | {
-        math.prod(b[i:]) for i in range(1, len(b))
-    }
-    ends = [math.prod(a), *sorted(cuts, reverse=True), 1]
-    if any(hi % lo for hi, lo in pairwise(ends)):
-        return None
-    return [hi // lo for hi, lo in pairwise(ends)]
 
 
 def _one_group(coarse: Sequence[int], finest: list[int]) -> tuple[int, list[int]] | None:
@@ -328,15 +319,20 @@ def over_join(spec: str, axis: int, first: Shape, second: Shape) -> tuple[int, s
     return None
 
 
+def _beside(first: str, second: str, axis: int, shape: Shape) -> tuple[Any, ...] | None:
+    """The parts of a slice, and those along the axis of it and of another that differs there."""
+    a, b = parts_of(first), parts_of(second)
+    if a is None or b is None or a[:axis] + a[axis + 1 :] != b[:axis] + b[axis + 1 :]:
+        return None
+    return a, whole(a[axis], shape[axis]), whole(b[axis], shape[axis])
+
+
 def adjacent(first: str, second: str, axis: int, shape: Shape) -> str | None:
     """The slice that takes what two slices take, one after the other along the axis."""
-    a, b = parts_of(first), parts_of(second)
-    if a is None or b is None:
+    found = _beside(first, second, axis, shape)
+    if found is None:
         return None
-    if any(a[d] != b[d] for d in range(len(shape)) if d != axis):
-        return None
-    (start, step, n), (at, other, m) = whole(a[axis], shape[axis]), whole(b[axis], shape[axis])
-    # One index alone has any step.
+    a, (start, step, n), (at, other, m) = found
     step = (other if m > 1 else at - start) if n == 1 else step
     if at != start + step * n or (m > 1 and other != step):
         return None
@@ -345,12 +341,10 @@ def adjacent(first: str, second: str, axis: int, shape: Shape) -> str | None:
 
 def alternating(first: str, second: str, axis: int, shape: Shape) -> str | None:
     """The slice that takes what two slices take, in turn along the axis."""
-    a, b = parts_of(first), parts_of(second)
-    if a is None or b is None:
+    found = _beside(first, second, axis, shape)
+    if found is None:
         return None
-    if any(a[d] != b[d] for d in range(len(shape)) if d != axis):
-        return None
-    (start, step, n), (at, other, _) = whole(a[axis], shape[axis]), whole(b[axis], shape[axis])
+    a, (start, step, n), (at, other, _) = found
     gap = at - start
     if n > 1 and (step != other or step != 2 * gap):
         return None

@@ -36,7 +36,7 @@ from axe_eq.program.terms import (
 )
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import INT, STR, primitive
+from axe_eq.rule.term import INT, STR, Undefined, primitive
 from axe_eq_rules import choices, enumerated, extents, whole_numbers
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
 from axe_eq_rules.needs import is_defined
@@ -46,11 +46,6 @@ PACK = Pack("tensor", version="3", summary="views, constants, involutions and ch
 
 
 # -- signatures -----------------------------------------------------------------------------------
-
-
-def text(sig: Signature | None) -> str | None:
-    """The text of a signature, None of None."""
-    return None if sig is None else sig.text
 
 
 @primitive((STR,), (STR,))
@@ -65,7 +60,7 @@ def through_view(sig: str, position: int, view: str) -> str | None:
     outer, inner = signature(sig), signature(view)
     if inner.n_reduced or len(inner.operands) != 1 or position >= len(outer.operands):
         return None
-    return text(sigalg.inline(outer, position, inner))
+    return sigalg.inline(outer, position, inner).text
 
 
 @primitive((STR, STR), (STR,))
@@ -79,7 +74,7 @@ def narrowed_by(view: str, sig: str) -> str | None:
     whole = all(p.plain is not None or not p.terms for p in outer.operands[0])
     if not whole or len(set(read)) < len(read) or any(dict(outer.fixed)[d] > 1 for d in unread):
         return None
-    return text(sigalg.inline(outer, 0, signature(sig)))
+    return sigalg.inline(outer, 0, signature(sig)).text
 
 
 def without_unread(sig: str, f: str, units: bool) -> tuple[str, str] | None:
@@ -180,7 +175,7 @@ def merged_reductions(outer: str, inner: str) -> str | None:
     s, t = signature(outer), signature(inner)
     if not s.monoid or s.monoid != t.monoid or not MONOIDS[s.monoid].exact:
         return None
-    return text(sigalg.inline(s, 0, t)) if folding(s.monoid) == s.monoid else None
+    return sigalg.inline(s, 0, t).text if folding(s.monoid) == s.monoid else None
 
 
 @PACK.law(source="folklore: associativity of max, min, and, or")
@@ -201,7 +196,7 @@ def swapped(sig: str, f: str, exact: bool) -> str | None:
     name = split_text(f)[0]
     if len(whole.operands) != 2 or not CELLS[name].commutative:
         return None
-    return text(sigalg.reorder(whole, (1, 0))) if (name in ORDER_MATTERS) != exact else None
+    return sigalg.reorder(whole, (1, 0)).text if (name in ORDER_MATTERS) != exact else None
 
 
 @primitive((STR, STR), (STR,))
@@ -289,11 +284,11 @@ def is_neutral(f: str, value: Any, name: str, left: bool) -> bool:
     return bool(value == unit and (either or not left))
 
 
-def without_scalar(sig: str, position: int, x: str, k: tuple[Any, str]) -> Signature | None:
+def without_scalar(sig: str, position: int, x: str, k: tuple[Any, str]) -> Signature:
     """The signature less a scalar operand, if the other one (of type x) gives the dtype alone."""
     whole = signature(sig)
     if whole.operands[position] or promote(value_type(x).dtype, k[1]) != value_type(x).dtype:
-        return None
+        raise Undefined("without_scalar")
     return sigalg.without_operand(whole, position)
 
 
@@ -303,7 +298,7 @@ def without_neutral(sig: str, f: str, position: int, spec: str, x: str) -> str |
     k = constant(spec)
     if k is None or not is_neutral(f, *k, left=position == 0):
         return None
-    return text(without_scalar(sig, position, x, k))
+    return without_scalar(sig, position, x, k).text
 
 
 @PACK.law(source="IEEE 754, 5.4.1")
@@ -388,7 +383,7 @@ def merged_cells(f: str, g: str, x: str) -> str | None:
 def inlined_map(outer: str, inner: str) -> str | None:
     """The signature s.0(t) of a cell of a cell, t without a reduction."""
     s, t = signature(outer), signature(inner)
-    return None if t.n_reduced else text(sigalg.inline(s, 0, t))
+    return None if t.n_reduced else sigalg.inline(s, 0, t).text
 
 
 @PACK.law(source="IEEE 754, 5.5.1; roundings are idempotent; exact casts lose nothing")
@@ -421,7 +416,7 @@ def inlined_second(outer: str, inner: str, x: str, y: str) -> str | None:
     own = value_type(y).dtype
     if t.n_reduced or len(s.operands) != 2 or not same_ring(own, promote(value_type(x).dtype, own)):
         return None
-    return text(sigalg.inline(s, 1, t))
+    return sigalg.inline(s, 1, t).text
 
 
 @PACK.law(source="IEEE 754, 5.4.1: x - y is x + (-y)")
@@ -449,7 +444,7 @@ def one_of_twins(sig: str, f: str) -> str | None:
     """The signature less its second operand, read as the first is, for idempotent cells."""
     whole = signature(sig)
     same = whole.operands[0] == whole.operands[1]
-    return text(sigalg.without_operand(whole, 1)) if same and f in IDEMPOTENT else None
+    return sigalg.without_operand(whole, 1).text if same and f in IDEMPOTENT else None
 
 
 @PACK.law(source="folklore: idempotence")
@@ -466,9 +461,9 @@ def absorbed(outer: str, position: int, inner: str, f: str) -> str | None:
         return None
     whole = sigalg.inline(s, position, t)
     twins = (1, 2) if position == 0 else (0, 1)
-    if whole is None or whole.operands[twins[0]] != whole.operands[twins[1]]:
+    if whole.operands[twins[0]] != whole.operands[twins[1]]:
         return None
-    return text(sigalg.without_operand(whole, twins[1]))
+    return sigalg.without_operand(whole, twins[1]).text
 
 
 @PACK.law(source="folklore: idempotence; of zeros of both signs the same end wins twice")
@@ -489,8 +484,7 @@ def either_branch(sig: str) -> str | None:
     whole = signature(sig)
     if whole.operands[1] != whole.operands[2]:
         return None
-    rest = sigalg.without_operand(whole, 2)
-    return None if rest is None else text(sigalg.without_operand(rest, 0))
+    return sigalg.without_operand(whole, 0, 2).text
 
 
 @PACK.law(source="definition of where")
@@ -504,8 +498,9 @@ def where_same(s: Sig, c: Value, x: Value) -> Sides:
 def exchanged_branches(sig: str, negation: str) -> str | None:
     """The signature of a choice by a negated condition, branches exchanged."""
     s, t = signature(sig), signature(negation)
-    whole = sigalg.inline(s, 0, t) if not (t.n_reduced or s.n_reduced) else None
-    return None if whole is None else text(sigalg.reorder(whole, (0, 2, 1)))
+    if t.n_reduced or s.n_reduced:
+        return None
+    return sigalg.reorder(sigalg.inline(s, 0, t), (0, 2, 1)).text
 
 
 @PACK.law(source="definition of where")
@@ -526,11 +521,10 @@ def decided_branch(outer: str, position: int, inner: str, live: str, dead: str) 
     if t.n_reduced or s.n_reduced or promote(own, value_type(dead).dtype) != own:
         return None
     whole = sigalg.inline(s, position, t)
-    if whole is None or whole.operands[0] != whole.operands[position]:
+    if whole.operands[0] != whole.operands[position]:
         return None
     # Operands are now c, (c, x, y), z or c, x, (c, y, z).
-    rest = sigalg.without_operand(whole, 3)
-    return None if rest is None else text(sigalg.without_operand(rest, position))
+    return sigalg.without_operand(whole, position, 3).text
 
 
 @PACK.law(source="definition of where")

@@ -9,6 +9,7 @@ chooses between one `Kernel` root and what is materialised.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
@@ -82,15 +83,9 @@ def copied_to(arrivals: str, type: str) -> tuple[str, ...]:
     What windows, masks or reshapes read of a value in another order may be no strided part of it.
     """
     arrive = s.layouts_in(arrivals)
-    if not all(_strided(Layout.parse(text)) for text in arrive):
+    if not all(set(Layout.parse(text).axes) <= {DEFAULT_AXIS} for text in arrive):
         return ()
     return tuple(kept for kept in in_order(type) if {kept} != {*arrive})
-
-
-def _strided(layout: Layout) -> bool:
-    """Whether strides say where elements lie in memory."""
-    plain = not (layout.swizzle or layout.box or layout.replica)
-    return plain and set(layout.axes) <= {DEFAULT_AXIS}
 
 
 @primitive((STR,), (STR,))
@@ -183,29 +178,29 @@ def keeps_order(spec: str) -> str | None:
     return spec if selector(spec)[0].inverse is not None else None
 
 
+def _rooted(t: Any, box: Any, L: Any) -> Sides:
+    """place(t, L) = Kernel(tile(t, box), L)   if L is on one device."""
+    return s.place(t, L), s.Kernel(s.tile(t, box), L), on_one_device(L) == L
+
+
 @PACK.law(source="Tapestry, block operators; Axe sec. 3", demand=True)
 def kernel(t: Value, L: LayoutText) -> Sides:
     """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t, if L is on one device."""
-    here = on_one_device(L)
-    return s.place(t, L), s.Kernel(s.tile(t, root_box(type_of(t))), L), here == L
+    return _rooted(t, root_box(type_of(t)), L)
 
 
 @PACK.law(source="ours: columns of a scan are scanned apart", demand=True)
 def kernel_of_columns(text: Along, a: Args, L: LayoutText) -> Sides:
     """place(Scan(m, a), L) = Kernel(tile(Scan(m, a), b), L)   for boxes b with the axis whole."""
     t = Scan(text, a)
-    here = on_one_device(L)
-    root = s.tile(t, root_box_of_scan(text, type_of(t)))
-    return s.place(t, L), s.Kernel(root, L), here == L
+    return _rooted(t, root_box_of_scan(text, type_of(t)), L)
 
 
 @PACK.law(source="ours: what is reduced over a dim is read along it again", demand=True)
 def kernel_of_spread(sig: Sig, cell: Cell, a: Args, L: LayoutText) -> Sides:
     """place(Op(s, f, a), L) = Kernel(tile(Op(s, f, a), b), L)   for boxes b with a dim whole."""
     t = Op(sig, cell, a)
-    here = on_one_device(L)
-    root = s.tile(t, root_box_of_spread(sig, type_of(t)))
-    return s.place(t, L), s.Kernel(root, L), here == L
+    return _rooted(t, root_box_of_spread(sig, type_of(t)), L)
 
 
 @PACK.law(source="definition of place", demand=True)
@@ -216,31 +211,29 @@ def move_input(name: Text, type: Type, L: LayoutText) -> Sides:
     return s.place(value, L), s.Move(s.Buffer(name, arrives), arrives, L)
 
 
-@PACK.law(source="definition of tile", demand=True)
-def load(sig: Sig, cell: Cell, a: Args, b: Box) -> Sides:
-    """tile(t, b) = Load(place(t, L), T, L, b)   for a computed t and a layout L it is kept in."""
-    t = Op(sig, cell, a)
+def _loaded(t: Any, b: Any) -> Sides:
+    """tile(t, b) = Load(place(t, L), T, L, b)   for a layout L that t, of type T, is kept in."""
     type = type_of(t)
     L = stored_in(type)
     return s.tile(t, b), s.Load(s.place(t, L), type, L, b)
+
+
+@PACK.law(source="definition of tile", demand=True)
+def load(sig: Sig, cell: Cell, a: Args, b: Box) -> Sides:
+    """tile(t, b) = Load(place(t, L), T, L, b)   for a computed t and a layout L it is kept in."""
+    return _loaded(Op(sig, cell, a), b)
 
 
 @PACK.law(source="definition of tile", demand=True)
 def load_selected(spec: Spec, a: Value, rest: Args, b: Box) -> Sides:
     """tile(t, b) = Load(place(t, L), T, L, b)   for a selector t of at least one operand."""
-    t = Sel(spec, Cons(a, rest))
-    type = type_of(t)
-    L = stored_in(type)
-    return s.tile(t, b), s.Load(s.place(t, L), type, L, b)
+    return _loaded(Sel(spec, Cons(a, rest)), b)
 
 
 @PACK.law(source="definition of tile", demand=True)
 def load_scanned(text: Along, a: Args, b: Box) -> Sides:
     """tile(t, b) = Load(place(t, L), T, L, b)   for a scan t and a layout L it is kept in."""
-    t = Scan(text, a)
-    type = type_of(t)
-    L = stored_in(type)
-    return s.tile(t, b), s.Load(s.place(t, L), type, L, b)
+    return _loaded(Scan(text, a), b)
 
 
 @PACK.law(source="definition of tile", demand=True)

@@ -65,13 +65,8 @@ def less_twins(outer: str, inner: str, f: str, x: str, y: str) -> str | None:
     if f not in ("bit_xor", "xor") or s.n_reduced or t.n_reduced or len(t.operands) != 2:
         return None
     whole = sigalg.inline(s, 0, t)
-    if whole is None or whole.operands[1] != whole.operands[2]:
-        return None
-    if promote(own, value_type(y).dtype) != own:
-        return None
-    rest = sigalg.without_operand(whole, 2)
-    found = None if rest is None else sigalg.without_operand(rest, 1)
-    return None if found is None else found.text
+    same = whole.operands[1] == whole.operands[2] and promote(own, value_type(y).dtype) == own
+    return sigalg.without_operand(whole, 1, 2).text if same else None
 
 
 def _twice(draw: Draw) -> tuple[Ground, ...]:

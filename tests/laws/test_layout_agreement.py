@@ -49,10 +49,7 @@ MISSING = {
         "canonical": "boxes",
         "write_out_permutation": "a shape whose boundaries cut iters",
     },
-    "slice": {
-        "canonical": "boxes",
-        "write_out_slice": "windows that wrap, boxes",
-    },
+    "slice": {"canonical": "boxes", "write_out_slice": "windows that wrap, boxes"},
     "tile": {
         "write_out_tile": "swizzles and boxes",
         "write_out_sum": "swizzles",
@@ -361,9 +358,7 @@ def random_refinement(rng: random.Random) -> Case:
     shapes = [shape_of(rng, size), shape_of(rng, size)]
     term = t.CommonRefinement(*map(shape_text, shapes))
     return Case(
-        "common_refinement",
-        term,
-        lambda: t.ShapeIs(shape_text(axe.common_refinement(shapes))),
+        "common_refinement", term, lambda: t.ShapeIs(shape_text(axe.common_refinement(shapes)))
     )
 
 

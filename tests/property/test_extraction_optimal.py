@@ -14,12 +14,7 @@ from axe_eq.extract.search.merge import merged
 from axe_eq.extract.search.recall import members
 from axe_eq.extract.search.search import Search
 from axe_eq.extract.search.stage import extract
-from tests.unit.extract.graphs import (
-    forest_of,
-    program_of_results,
-    random_program,
-    search_of,
-)
+from tests.unit.extract.graphs import forest_of, program_of_results, random_program, search_of
 
 SMALL, MEDIUM, OF_RESULTS = 200, 60, 60
 SAMPLE = 0.05
@@ -61,7 +56,7 @@ def _best(
         for picks, *_ in alternatives:
             price = prices.price([root], picks, [forest.layout_of(placed)]).time_s
             if price < cost:
-                order = used(forest, [root], picks)
+                order = used([root], picks)
                 cost = price
                 leaves = frozenset(picks[t].source for t in order if picks[t].kind == LOAD)
     return cost, leaves - inputs, met

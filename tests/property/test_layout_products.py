@@ -11,13 +11,7 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout import (
-    direct_sum,
-    direct_sum_left,
-    direct_sum_right,
-    tile,
-    tile_of,
-)
+from axe_eq.layout import direct_sum, direct_sum_left, direct_sum_right, tile, tile_of
 from tests.property.layout_model import (
     Table,
     Vector,

@@ -115,7 +115,7 @@ REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     ),
 }
 SCANS = REDUCTIONS | {
-    "recurrence": lambda pairs: functools.reduce(lambda h, p: p[0] * h + p[1], pairs, 0.0),
+    "recurrence": lambda pairs: functools.reduce(lambda h, p: p[0] * h + p[1], pairs, 0.0)
 }
 
 
@@ -343,3 +343,8 @@ def test_values_are_fresh_and_contiguous() -> None:
     for got in (evaluate_op("a b -> b a", "id", [x]), evaluate_sel("flip (0,)", [x])):
         assert got.flags.c_contiguous
         assert not np.shares_memory(got, x)
+
+
+def test_programs_are_drawn_with_every_selector_that_users_write() -> None:
+    drawn = {"slice", "flip", "concat", "pad", "split", "merge", "repeat", "interleave", "full"}
+    assert drawn <= set(operator_names())

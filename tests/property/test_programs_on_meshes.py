@@ -17,6 +17,7 @@ from axe_eq.schedule import shard
 from axe_eq.schedule.graph import SpmdStep
 from benchmarks.drawn_programs import case
 from benchmarks.programs import RIGHT, compared, is_large
+from tests.unit.mesh.blocks import in_blocks
 
 COUNT = 300
 MESHES: tuple[dict[str, int], ...] = (
@@ -89,6 +90,22 @@ def check_prices(exe: axe.Executable) -> None:
 @pytest.mark.parametrize("number", range(COUNT))
 def test_a_drawn_program_is_right_on_a_mesh(number: int) -> None:
     check(number)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("number", range(COUNT))
+def test_a_drawn_program_in_blocks_is_right_on_a_mesh(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_blocks(monkeypatch, [2, 3, (3, 1), (1, 2, 4, 1)], seed=number)
+    seed, program, values, mesh = drawn(number)
+    exe = axe.compile(
+        program, target="cpu", mesh=mesh, outputs=list(program.output_layouts),
+        numerics="exact" if number % 3 == 0 else "real",
+    )  # fmt: skip
+    state, problem = compared(seed, exe, program, values, "device")
+    assert state == RIGHT, (seed, mesh, problem)
+    assert exe.schedule.simulation.sent == exe.plan.n_bytes
 
 
 def test_cuts_are_drawn() -> None:

@@ -13,14 +13,7 @@ from axe_eq.layout import Layout
 from axe_eq.program.node import INPUT, OP, SCAN, Node, Program
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Table
 from axe_eq.schedule import box as boxes
-from axe_eq.schedule.graph import (
-    Access,
-    BufferSpec,
-    KernelStep,
-    ScheduleGraph,
-    Step,
-    TileNode,
-)
+from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, ScheduleGraph, Step, TileNode
 
 Choose = Callable[[Sequence[Any]], Any]
 

@@ -14,15 +14,7 @@ import pytest
 
 import axe_eq
 from axe_eq import debug as override
-from axe_eq.debug import (
-    Report,
-    Switches,
-    progress,
-    say,
-    stage,
-    switch_table,
-    switches,
-)
+from axe_eq.debug import Report, Switches, progress, say, stage, switch_table, switches
 from axe_eq.errors import AxeError, LayoutError, SearchError
 
 ROOT = Path(__file__).parents[2]

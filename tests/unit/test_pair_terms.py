@@ -10,17 +10,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.prove.certificates.verdict import ProgramCounterexample
-from benchmarks.pair_terms import (
-    INPUTS,
-    N,
-    Tree,
-    Value,
-    agreeing,
-    differing,
-    draw,
-    meaning,
-    traced,
-)
+from benchmarks.pair_terms import INPUTS, N, Tree, Value, agreeing, differing, draw, meaning, traced
 from benchmarks.pairs import SPECS, confirmed, pair, program_of
 
 X: Tree = ("in", "x")

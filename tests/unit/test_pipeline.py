@@ -11,13 +11,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.errors import (
-    ArgumentError,
-    LayoutError,
-    PackError,
-    ProgramError,
-    SearchError,
-)
+from axe_eq.errors import ArgumentError, LayoutError, PackError, ProgramError, SearchError
 from axe_eq.pack import Pack, installed
 from axe_eq.program.terms import Value, op
 from axe_eq.program.trace import trace

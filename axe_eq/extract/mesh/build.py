@@ -8,20 +8,18 @@ where an exchange, an output or a later program reads them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
+from axe_eq.extract.mesh.blocks import Piece, join_nodes, slice_nodes
 from axe_eq.extract.mesh.choose import Cuts, exchanged
-from axe_eq.extract.mesh.cuts import (
-    Cut,
-    Form,
-    Part,
-    from_buffer,
-    selector_needs,
-)
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, axes_of, from_buffer, is_even, selector_needs
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
-from axe_eq.extract.mesh.moves import Tree, exchange_nodes, is_through, tree_of
+from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import Option, Parts, fold_text
+from axe_eq.layout import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.steps import exchange
 from axe_eq.program.gathers import looks
 from axe_eq.program.nesting import flatten
@@ -42,7 +40,16 @@ from axe_eq.program.ops import Look, join_text, scan
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
-from axe_eq.schedule.graph import Access, BufferSpec, MoveStep, ScheduleGraph, SpmdStep, Step
+from axe_eq.schedule.digits import digits
+from axe_eq.schedule.graph import (
+    Access,
+    BufferSpec,
+    MoveStep,
+    ScheduleGraph,
+    SpmdStep,
+    Step,
+    TileNode,
+)
 from axe_eq.target import Target
 
 
@@ -61,6 +68,8 @@ class Local:
 
 
 Compile = Callable[[Program], Local]
+VIEW = "view"  # kind of a move that moves nothing
+ALIGNMENT_BYTES = 128  # of where blocks begin, as kernels read and write memory
 
 
 @dataclass(frozen=True)
@@ -79,18 +88,17 @@ class Have:
         node: of the part's type.
         level: the first local program that has it.
         free: it is memory, or a view of it: any later program has it too.
+        tag: number of the block whose programs have it, -1 where it is of none.
     """
 
     node: Node
     level: int
     free: bool
+    tag: int = -1
 
 
 def build(
-    cuts: Cuts,
-    target: Target,
-    inputs: Sequence[tuple[str, ValueType, str]],
-    compile_local: Compile,
+    cuts: Cuts, target: Target, inputs: Sequence[tuple[str, ValueType, str]], compile_local: Compile
 ) -> Built:
     """The schedule graph of chosen cuts.
 
@@ -112,9 +120,7 @@ def build(
     ]
     steps = building.steps(compile_local)
     buffers = {
-        n: BufferSpec(n, b.type, b.layout, "output" if n in outputs else b.role)
-        if b.role == "temporary"
-        else b
+        n: replace(b, role="output" if n in outputs else b.role) if b.role == "temporary" else b
         for n, b in building.buffers.items()
     }
     sizes = {name: size for name, (size, _) in shard.mesh_axes(cuts.problem.mesh).items()}
@@ -133,8 +139,12 @@ class _Building:
         self.have: dict[tuple[Node, Cut], Have] = {}
         self.at: dict[Node, Form] = {}  # values that are somewhere, parts of reductions too
         self.stored: dict[tuple[Node, Form], str] = {}
-        self.outputs: dict[int, dict[str, Node]] = {}  # level -> buffer -> what is stored there
+        # Level and block -> buffer -> what is stored there.
+        self.outputs: dict[tuple[int, int], dict[str, Node]] = {}
         self.moves: dict[int, list[MoveStep]] = {}
+        self.wholes: dict[tuple[Node, Cut], str] = {}  # buffers that blocks lie in
+        self.read = frozenset(topological(cuts.roots))
+        self.tag = -1  # of the block that is computed
         self.sent: dict[tuple[Node, Form], str] = {}
         self.ready: dict[str, int] = {}  # buffer -> level of the program or exchange that makes it
         self.source: dict[Node, Node] = {}  # what a rank computes -> the operator that it is of
@@ -151,6 +161,13 @@ class _Building:
     def _memory(self, name: str, held: Form) -> Node:
         """A rank's part of a value, read from its buffer."""
         assert held.cut is not None
+        if self.buffers[name].within:
+            inside = digits(self.buffers[name])
+            node = input_node(name, ValueType(held.type.dtype, inside.shape))
+            for dim, count in reversed(list(enumerate(inside.counts))):
+                if count > 1:
+                    node = sel_node(join_text("merge", dim, count), [node])
+            return node
         local = [(1, p.length) if p.overlaps else (p.length,) for p in held.cut]
         shape = tuple(n for dims in local for n in dims)
         return from_buffer(input_node(name, ValueType(held.type.dtype, shape)), held.cut)
@@ -159,7 +176,7 @@ class _Building:
 
     def compute(self, node: Node) -> None:
         """An operator, as its option says."""
-        option = self.cuts.option[node]
+        option, self.tag = self.cuts.option[node], self.cuts.tag.get(node, -1)
         self.at[node] = self.cuts.form(node, option.home)
         if is_through(node):
             found = self._through(node, option.home, self.cuts.tree(node, expand=True))
@@ -180,7 +197,7 @@ class _Building:
     def _applied(self, node: Node, option: Option) -> Have:
         if option.parts is None:
             level, args = self._given(zip(node.args, option.needs, strict=True))
-            return Have(_local(node, option, args), level, False)
+            return Have(_local(node, option, args), level, False, self.tag)
         if not option.parts.monoid:
             return self._scanned(node, option)
         return self._folded(node, option, option.parts)
@@ -188,8 +205,12 @@ class _Building:
     def _given(self, reads: Iterable[tuple[Node, Cut]]) -> tuple[int, list[Node]]:
         """Values in cuts, and the first local program that has all of them."""
         found = [(value, cut, self.get(value, cut)) for value, cut in reads]
-        level = max((have.level for _, _, have in found), default=0)
+        level = max((self._since(have) for _, _, have in found), default=0)
         return level, [self._use(value, cut, have, level) for value, cut, have in found]
+
+    def _since(self, have: Have) -> int:
+        """The first program of this block that has a value: what others make is stored before."""
+        return have.level + (not have.free and have.tag != self.tag)
 
     def _folded(self, node: Node, option: Option, parts: Parts) -> Have:
         """Parts of a reduction: sent in slices, then reduced in one order."""
@@ -206,10 +227,10 @@ class _Building:
         front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
         sent = op_node(front.text, "id", [part])
         self.source |= {n: node for n in (part, sent) if n not in self.source}
-        self._add(way.parts, way.cut, Have(sent, level, False))
+        self._add(way.parts, way.cut, Have(sent, level, False, self.tag))
         got = self.get(way.wanted, way.goal)
         fold = op_node(fold_text(rank, parts.monoid), "id", [got.node])
-        return Have(fold, got.level, False)
+        return Have(fold, got.level, False, self.tag)
 
     def _scanned(self, node: Node, option: Option) -> Have:
         """A scan of a rank's part behind the totals of the ranks before it."""
@@ -217,23 +238,25 @@ class _Building:
         monoid, axis = scan(node.text)
         (arg,), (need,) = node.args, option.needs
         own = self.get(arg, need)
-        part = self._use(arg, need, own, own.level)
+        since = self._since(own)
+        part = self._use(arg, need, own, since)
         rank = len(node.shape)
         total = make(
             [[plain(rank if d == axis else d) for d in range(rank)]], range(rank), monoid.name,
             [rank], {axis: 1},
         )  # fmt: skip
         way = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
-        self._add(way.parts, way.cut, Have(op_node(total.text, "id", [part]), own.level, False))
+        of = op_node(total.text, "id", [part])
+        self._add(way.parts, way.cut, Have(of, since, False, self.tag))
         before = self.get(way.wanted, way.goal)
-        level = max(own.level, before.level)
+        level = max(since, before.level)
         part = self._use(arg, need, own, level)
         behind = sel_node(join_text("concat", axis), [before.node, part])
         every = scan_node(node.text, [behind])
         self.source.setdefault(every, node)
         n = before.node.shape[axis]
         rows = tuple((n, 1, part.shape[d]) if d == axis else None for d in range(rank))
-        return Have(sel_node(join_text("slice", rows), [every]), level, False)
+        return Have(sel_node(join_text("slice", rows), [every]), level, False, self.tag)
 
     def _add(self, value: Node, cut: Cut, have: Have) -> None:
         self.at[value] = self.cuts.form(value, cut)
@@ -242,7 +265,8 @@ class _Building:
     def get(self, value: Node, cut: Cut) -> Have:
         """A rank's part of a value in a cut: there already, a view of what is, or sent."""
         if (value, cut) not in self.have:
-            self.have[value, cut] = self._through(value, cut, self._tree(value))
+            found = self._in_place(value, cut)
+            self.have[value, cut] = found or self._through(value, cut, self._tree(value))
         return self.have[value, cut]
 
     def _tree(self, value: Node) -> Tree:
@@ -260,6 +284,9 @@ class _Building:
         """A value that every rank makes of what it has by selectors alone; None where it lacks."""
         if not top and (value, cut) in self.have:
             return self.have[value, cut]
+        if not top and (found := self._in_place(value, cut)) is not None:
+            self.have[value, cut] = found
+            return found
         if not is_through(value) or (value in self.at and not top):
             return None
         needs = selector_needs(value.text, tuple(a.type for a in value.args), cut)
@@ -270,13 +297,14 @@ class _Building:
         if len(reads) < len(below):
             return None
         level, args = self._given(zip(value.args, needs, strict=True))
-        return Have(sel_node(value.text, args), level, all(h.free for h in reads))
+        free = all(h.free for h in reads)
+        return Have(sel_node(value.text, args), level, free, self.tag)
 
     # -- memory ------------------------------------------------------------------------------------
 
     def _use(self, value: Node, cut: Cut, have: Have, level: int) -> Node:
         """A part as a local program of a level reads it."""
-        if have.free or have.level == level:
+        if have.free or (have.level, have.tag) == (level, self.tag):
             return have.node
         held = self.cuts.form(value, cut)
         return self._memory(self._store(value, held, have), held)
@@ -285,9 +313,13 @@ class _Building:
         """The buffer of a value that a local program makes."""
         key = value, held
         if key not in self.stored:
-            name = self._buffer(held)
+            name = self._block(value, held) or self._buffer(held)
             self.stored[key], self.ready[name] = name, have.level
-            self.outputs.setdefault(have.level, {})[name] = have.node
+            node = have.node
+            if self.buffers[name].within:
+                for dim, extents in digits(self.buffers[name]).splits:
+                    node = sel_node(join_text("split", dim, (-1, *extents)), [node])
+            self.outputs.setdefault((have.level, have.tag), {})[name] = node
         return self.stored[key]
 
     def _buffer(self, held: Form) -> str:
@@ -297,28 +329,35 @@ class _Building:
         self.buffers[name] = BufferSpec(name, str(held.type), held.layout, "temporary")
         return name
 
-    def _sent(self, tree: Tree, goal: Form) -> str:
-        """An exchange of what is stored; the buffer it makes."""
+    def _sent(self, tree: Tree, goal: Form, inside: bool = False) -> str:
+        """An exchange of what is stored; the buffer it makes, of a block inside that of all."""
         key = tree.order[-1], goal
         if key in self.sent:
             return self.sent[key]
         held = [self.at[leaf] for leaf in tree.leaves]
         names = [self._stored(leaf) for leaf in tree.leaves]
-        reads = tuple(Access(n, h.layout) for n, h in zip(names, held, strict=True))
-        name = self._buffer(goal)
+        name = (self._block(*key) if inside else None) or self._buffer(goal)
         nodes = tuple(exchange_nodes(tree, held, goal, self.mesh))
-        write = Access(name, goal.layout)
-        moves = self.cuts.problem.moves
+        self.sent[key] = self.stored[key] = name
+        self._move(names, name, nodes, "move" if tree.is_leaf else "select")
+        return name
+
+    def _move(
+        self, names: Sequence[str], name: str, nodes: tuple[TileNode, ...], kind: str
+    ) -> None:
+        """A step that makes a buffer of others by messages, or by none where it lies in place."""
+        reads = tuple(Access(n, self.buffers[n].layout) for n in names)
+        write, moves = Access(name, self.buffers[name].layout), self.cuts.problem.moves
         messages = exchange(name, 0, reads, write, nodes, moves.wires.near).messages
-        price = moves.timed(messages, goal.type.n_bytes // shard.n_devices(self.mesh))
-        kind = "move" if tree.is_leaf else "select"
+        price = NOTHING
+        if kind != VIEW:
+            n_bytes = self.buffers[name].value_type.n_bytes
+            price = moves.timed(messages, n_bytes // shard.n_devices(self.mesh))
         step = MoveStep(f"m{sum(map(len, self.moves.values()))}_{kind}", reads, (write,),
                         messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)
         self.moves.setdefault(level, []).append(step)
-        self.sent[key] = self.stored[key] = name
         self.ready[name] = level
-        return name
 
     def _stored(self, value: Node) -> str:
         """The buffer of a value that is somewhere."""
@@ -330,32 +369,137 @@ class _Building:
 
     def output(self, root: Node, wanted: Form | None) -> str:
         """The buffer of an output."""
+        self.tag = -1
+        if wanted is None and root in self.cuts.joins:
+            first = self.cuts.joins[root][0]
+            home = self.cuts.pieces[first].unscaled(self.cuts.option[first].home)
+            wanted = self.cuts.form(root, home)
         if wanted is None:
             return self._stored(root)
         if wanted.cut is None:
             return self._sent(self._tree(root), wanted)
         have = self.get(root, wanted.cut)
-        return self._store(root, wanted, have)
+        return self.wholes.get((root, wanted.cut)) or self._store(root, wanted, have)
+
+    # -- blocks ------------------------------------------------------------------------------------
+
+    def _in_place(self, value: Node, cut: Cut) -> Have | None:
+        """A block of what a buffer holds, or what blocks are joined to in one; None where neither.
+
+        Nothing is copied: a block lies within the memory of the whole.
+        """
+        if value in self.cuts.joins:
+            return self._whole(value, cut)
+        piece = self.cuts.pieces.get(value)
+        if piece is None or not is_through(value) or value in self.cuts.option:
+            return None
+        of = self.cuts.form(piece.whole, piece.unscaled(cut))
+        assert of.cut is not None
+        if piece.whole in self.cuts.joins:
+            if self._whole(piece.whole, of.cut) is None:
+                return None
+            root = self.wholes[piece.whole, of.cut]
+        elif self.at.get(piece.whole) == of and self._may_hold(of, piece):
+            root = self._stored(piece.whole)
+        else:
+            return None
+        held = self.cuts.form(value, cut)
+        if (value, held) not in self.stored:
+            name = self.stored[value, held] = self._within(root, of.cut, piece, held)
+            self._move([root], name, slice_nodes(piece, of.type, held.type), VIEW)
+        name = self.stored[value, held]
+        return Have(self._memory(name, held), self.ready[name] + 1, True)
+
+    def _whole(self, value: Node, cut: Cut) -> Have | None:
+        """Blocks in one buffer, each made or brought there; None where they cannot lie in one."""
+        form, blocks = self.cuts.form(value, cut), self.cuts.joins[value]
+        if not all(self._may_hold(form, self.cuts.pieces[b]) for b in blocks):
+            return None
+        for block in blocks:
+            goal = self.cuts.form(block, self.cuts.pieces[block].scaled(cut))
+            if self.at[block] == goal:
+                self._stored(block)
+            else:
+                self._sent(self._tree(block), goal, inside=True)
+        name = self._joined(value, cut)
+        return Have(self._memory(name, form), self.ready[name] + 1, True)
+
+    def _joined(self, value: Node, cut: Cut) -> str:
+        """The buffer that all blocks of a value lie in."""
+        name = self.wholes[value, cut]
+        if name not in self.ready:
+            pieces = [(b, self.cuts.pieces[b]) for b in self.cuts.joins[value]]
+            names = [self.stored[b, self.cuts.form(b, p.scaled(cut))] for b, p in pieces]
+            types = [self.buffers[n].value_type for n in names]
+            self._move(names, name, join_nodes(pieces[0][1], types, value.type), VIEW)
+        return name
+
+    def _block(self, value: Node, held: Form) -> str | None:
+        """A buffer for a block within that of the value that all blocks are joined to."""
+        piece = self.cuts.pieces.get(value)
+        if piece is None or value not in self.cuts.joins.get(piece.whole, ()):
+            return None
+        if held.cut is None or piece.whole not in self.read:
+            return None
+        key = piece.whole, piece.unscaled(held.cut)
+        form = self.cuts.form(*key)
+        if not all(self._may_hold(form, self.cuts.pieces[b]) for b in self.cuts.joins[piece.whole]):
+            return None
+        if key not in self.wholes:
+            self.wholes[key] = self._buffer(form)
+        return self._within(self.wholes[key], key[1], piece, held)
+
+    def _may_hold(self, whole: Form, piece: Piece) -> bool:
+        """Whether a block is a part of every device's memory of the whole that kernels may read."""
+        assert whole.cut is not None
+        row = prod(p.length for p in whole.cut[piece.dim + 1 :]) * whole.type.itemsize
+        aligned = piece.region.begin(piece.number) * row % ALIGNMENT_BYTES == 0
+        return aligned and is_even(whole.cut, piece.whole.shape, self.mesh)
+
+    def _within(self, root: str, cut: Cut, piece: Piece, held: Form) -> str:
+        """A buffer of a block within the memory of the whole, which is in a cut."""
+        lengths, known = [p.length for p in cut], shard.mesh_axes(self.mesh)
+        iters: list[tuple[int, int, str]] = []
+        offset, region = 0, piece.region
+        for dim, part in enumerate(cut):
+            iters += [(*known[a], shard.DEVICE_AXIS) for a in part.axes]
+            step = prod(lengths[dim + 1 :])
+            if dim == piece.dim:
+                pieces = region.n_parts // shard.ways(part.axes, self.mesh)
+                offset = region.begin(piece.number) * step
+                iters.append((pieces, region.part * step, DEFAULT_AXIS))
+                iters.append((region.rows(piece.number), step, DEFAULT_AXIS))
+            else:
+                iters.append((part.length, step, DEFAULT_AXIS))
+        copies = [(*known[a], shard.DEVICE_AXIS) for a in known if a not in axes_of(cut)]
+        layout = str(Layout(iters, copies, {DEFAULT_AXIS: offset}).canonical())
+        name = self._buffer(replace(held, layout=layout))
+        self.buffers[name] = replace(self.buffers[name], within=root)
+        return name
 
     # -- steps -------------------------------------------------------------------------------------
 
     def steps(self, compile_local: Compile) -> list[Step]:
         """Local programs and exchanges, in order."""
+        for key in self.wholes:
+            self._joined(*key)
         found: list[Step] = []
-        for level in sorted({*self.outputs, *self.moves}):
-            if level in self.outputs:
-                found.append(self._program(level, compile_local))
+        programs = sorted(self.outputs)
+        for level in sorted({*(level for level, _ in programs), *self.moves}):
+            found += [self._program(level, t, compile_local) for at, t in programs if at == level]
             found += self.moves.get(level, ())
         return found
 
-    def _program(self, level: int, compile_local: Compile) -> SpmdStep:
-        stored = self.outputs[level]
+    def _program(self, level: int, tag: int, compile_local: Compile) -> SpmdStep:
+        stored = self.outputs[level, tag]
         reads = [n for n in topological(stored.values()) if n.kind == INPUT]
         names = {n: input_node(f"a{i}", n.type) for i, n in enumerate(reads)}
         made = _renamed(tuple(stored.values()), names)
         roots = tuple(made[n] for n in stored.values())
-        given = tuple(InputSpec(n) for n in names.values())
-        local = compile_local(Program(given, roots, flatten(roots)[0]))
+        given = tuple(InputSpec(m, layout=self._lies(n.text)) for n, m in names.items())
+        wanted = tuple(map(self._lies, stored))
+        wanted = wanted if any(wanted) else ()
+        local = compile_local(Program(given, roots, flatten(roots)[0], output_layouts=wanted))
         of = {n: self.source[old] for old, n in made.items() if old in self.source}
         left = set(of.values()).difference(*(map(of.get, made) for made, _, _ in local.kernels))
         for computes, stores, seconds in local.kernels:
@@ -366,8 +510,14 @@ class _Building:
         def access(name: str) -> Access:
             return Access(name, self.buffers[name].layout)
 
-        return SpmdStep(f"k{level}", local.graph, tuple(access(n.text) for n in reads),
+        name = f"k{level}" if tag < 0 else f"k{level}_{tag}"
+        return SpmdStep(name, local.graph, tuple(access(n.text) for n in reads),
                         tuple(map(access, stored)), local.graph.time_s)  # fmt: skip
+
+    def _lies(self, name: str) -> Layout | None:
+        """How a rank's part of a buffer lies in memory; None where it is dense."""
+        part = digits(self.buffers[name]) if self.buffers[name].within else None
+        return None if part is None or part.is_dense else part.layout
 
 
 def _numbers(node: Node, look: Look, parts: Parts, mesh: str) -> tuple[Node, Cut]:

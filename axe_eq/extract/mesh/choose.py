@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +27,9 @@ from axe_eq.program.node import INPUT, Node, input_node, sel_node, topological
 from axe_eq.program.ops import join_text
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
+
+if TYPE_CHECKING:
+    from axe_eq.extract.mesh.blocks import Piece
 
 MOST_PIECES = 64  # that one exchange reads
 MOST_PLACES = 64  # buffers that a value may be read from
@@ -153,10 +157,16 @@ class Cuts:
         cost: in the problem's terms.
         exact: no other cuts are cheaper.
         tried: forms of the program whose cuts were chosen.
+        tag: value -> number of the block that it is of, see `axe_eq.extract.mesh.blocks`.
+        pieces: blocks of values, and slices that stand for them.
+        joins: value -> the blocks that it is joined of.
     """
 
     def __init__(self, problem: Problem, roots: Sequence[Node], values: Values) -> None:
         self.problem, self.roots, self.values, self.tried = problem, tuple(roots), values, 1
+        self.tag: Mapping[Node, int] = {}
+        self.pieces: Mapping[Node, Piece] = {}
+        self.joins: Mapping[Node, tuple[Node, ...]] = {}
         self._trees: dict[tuple[Node, bool], Tree] = {}
         self._fixed: list[float] = []  # costs that nothing changes
         self._kept = self._keep()
@@ -277,6 +287,16 @@ class Cuts:
     def form(self, node: Node, cut: Cut) -> Form:
         """The buffer of a value in a cut."""
         return form(node.type, cut, self.problem.mesh)
+
+    def home(self, node: Node) -> Form:
+        """The buffer that an input arrives in, or that a computed value is made in."""
+        if node.kind == INPUT:
+            return self.problem.arrive[node.text]
+        return self.form(node, self.option[node].home)
+
+    def in_blocks(self, kept: Iterable[Node], computed: Sequence[Node]) -> None:
+        """Be the cuts of a program in blocks, of which these values are somewhere."""
+        self._kept, self._trees, self.computed = frozenset(kept), {}, list(computed)
 
     # -- edges -------------------------------------------------------------------------------------
 
@@ -448,6 +468,3 @@ def choose(problem: Problem, values: Values, most_work: int = MOST_WORK) -> list
     for cuts in found.values():
         cuts.tried = len(found)
     return sorted(found.values(), key=lambda c: c.cost)
-
-
-__all__ = ["BYTES", "TIME", "Cuts", "Exchanged", "Problem", "choose", "exchanged"]

@@ -23,6 +23,7 @@ from axe_eq.program.node import SEL, Node
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import TileNode
 from axe_eq.target import Target
+from axe_eq.walk import reached
 
 Bools = NDArray[np.bool_]
 
@@ -80,22 +81,12 @@ def tree_of(node: Node, is_kept: Callable[[Node], bool], expand: bool = False) -
         is_kept: which values are somewhere; the others are read through.
         expand: read this one through in any case.
     """
-    order: dict[Node, None] = {}
-    leaves: list[Node] = []
-    stack = [(node, False)]
-    while stack:
-        at, ready = stack.pop()
-        if at in order:
-            continue
-        if is_kept(at) and not (expand and at is node):
-            order[at] = None
-            leaves.append(at)
-        elif ready:
-            order[at] = None
-        else:
-            stack.append((at, True))
-            stack += [(a, False) for a in reversed(at.args)]
-    return Tree(tuple(order), tuple(leaves))
+
+    def ends(at: Node) -> bool:
+        return is_kept(at) and not (expand and at is node)
+
+    order = tuple(reached([node], lambda at: () if ends(at) else at.args))
+    return Tree(order, tuple(filter(ends, order)))
 
 
 @dataclass(frozen=True)
@@ -152,7 +143,8 @@ class Moves:
         lacking, messages = self._lacking(tree, leaf, held.cut, goal.cut)
         lacking *= type_.itemsize
         most = np.stack([lacking.max(1), messages.max(1)], 1).tolist()
-        seconds = self.wires.busiest(most) + self._copying(local_type(type_, goal.cut).n_bytes)
+        copying = self._copying(local_type(type_, goal.cut).n_bytes)
+        seconds = max(self.wires.busiest(most), copying)
         return Price(int(lacking.sum()), seconds, self.wires.named(lacking.sum(1).tolist()))
 
     def timed(self, messages: Messages, stored: int) -> Price:
@@ -161,11 +153,11 @@ class Moves:
         n_bytes, counts = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
         for (src, dst), size in messages.pairs.items():
             n_bytes[src, dst], counts[src, dst] = size, 1
-        seconds = self.wires.seconds(n_bytes, counts) + self._copying(stored)
+        seconds = max(self.wires.seconds(n_bytes, counts), self._copying(stored))
         return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
     def _copying(self, stored: int) -> float:
-        """Seconds of a device that packs and unpacks so many bytes."""
+        """Seconds of a device that copies so many bytes: what it has itself, beside its links."""
         return 2 * stored / self.target.memories[0].bytes_per_s
 
     def _lacking(self, tree: Tree, leaf: int, held: Cut, goal: Cut) -> tuple[Ints, Ints]:

@@ -180,6 +180,3 @@ def read_values(session: Session, program: Program, terms: Mapping[Node, Term]) 
             picks.setdefault(at, 0)
     shapes = {c: type_.shape for c, type_ in types.items()}
     return Values(rows, inputs, tuple(of[r] for r in program.outputs), picks, shapes)
-
-
-__all__ = ["Values", "read_values"]

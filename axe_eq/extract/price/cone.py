@@ -1,38 +1,17 @@
-"""Cones: the tile values that become one kernel, and the figures that price them.
+"""Cones: the tile values that become one kernel.
 
 A cone goes from root tiles down to loads of materialised values. `Cones` enumerates the
-alternatives of a root under a set of materialised classes; `summarise` reduces a cone to a hashable
-`Summary` in which what a cost model may look at is a number per loop letter, so equal kernels are
-priced once.
+alternatives of a root under a set of materialised classes; see `figures` for what prices them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
 from itertools import product
-from math import gcd
 from typing import NamedTuple
 
-from axe_eq.extract.price.lying import access, contiguous
-from axe_eq.extract.price.parts import (
-    apart,
-    as_it_lies,
-    in_parts,
-    of_parts,
-    partly_read,
-    seen_through,
-)
-from axe_eq.extract.price.reads import reads
-from axe_eq.extract.price.reductions import computed_operands, monoids, reductions, through_tiles
-from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
-from axe_eq.extract.read.formula import formula
+from axe_eq.extract.read.forest import CELL, LOAD, Choice, Forest
 from axe_eq.extract.search.recall import Recall, bits, members
-from axe_eq.program.ops import cell, selector
-from axe_eq.program.signature import Affine, signature
-from axe_eq.program.types import ValueType
-from axe_eq.schedule import box as boxes
-from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
 
 MAX_NODES = 40
 MAX_CONES = 12
@@ -42,8 +21,6 @@ NARROWED = ((500_000, 4), (1_500_000, 2))
 MAX_DEPTH = 40
 
 Picks = dict[int, Choice]
-Kept = tuple[tuple[str, int, str], ...]
-Form = tuple[tuple[str, ...], tuple[int, ...], bool, Kept]
 
 
 class Cone(NamedTuple):
@@ -105,16 +82,22 @@ class Cones:
         self._joined = 0
         self.computed = 0
 
-    def of(self, root: int, materialised: Collection[int]) -> Found:
+    def of(self, root: int, materialised: Collection[int], copied: bool = False) -> Found:
         """Cones of a root tile (computed, not loaded), and the placed classes met on the way.
 
-        An input is computed by nothing: its cones copy it from where it arrives.
+        An input is computed by nothing: its cones copy it from where it arrives. What may be
+        `copied` may be loaded from where else it is kept.
         """
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
             return [c for source, load in loads if source in self.inputs for c in load], 0
         self._members = bits(materialised) if self._remembers else 0
-        return self._compute(root, materialised, 0)
+        cones, met = self._compute(root, materialised, 0)
+        if copied:
+            loads, more = self._loads_of(root)
+            cones = cones + [c for source, load in loads if source in materialised for c in load]
+            met |= more
+        return cones, met
 
     def invalidate(self, placed: Collection[int]) -> Memo:
         """Forget what depends on these classes being materialised; returns it, for `reinstate`."""
@@ -234,7 +217,10 @@ def _united(picks: Picks, others: Iterable[Cone]) -> Picks:
 
 
 def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Cone]:
-    """`_best` of every cone with every other; only what is kept is put together."""
+    """`_best` of every cone with every other; only what is kept is put together.
+
+    There the arithmetic of two is that of each.
+    """
     pairs: dict[int, tuple[int, Cone, Cone]] = {}
     for cone, other in product(cones, others):
         tiles, marks = cone.tiles | other.tiles, cone.marks | other.marks
@@ -245,7 +231,11 @@ def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Co
             picks = {**other.picks, **cone.picks}
             if _arithmetic(picks) < _arithmetic({**rival[2].picks, **rival[1].picks}):
                 pairs[marks] = tiles, cone, other
-    smallest = sorted(pairs.items(), key=lambda item: item[1][0].bit_count())[:keep]
+    smallest = sorted(pairs.items(), key=lambda item: item[1][0].bit_count())
+    if len(smallest) > keep:
+        work = {id(c): _arithmetic(c.picks)[0] for c in (*cones, *others)}
+        least = min(smallest[keep:], key=lambda pair: sum(work[id(c)] for c in pair[1][1:]))
+        smallest = [*smallest[:keep], least]
     return [
         Cone({**other.picks, **cone.picks}, tiles, marks)
         for marks, (tiles, cone, other) in smallest
@@ -253,7 +243,11 @@ def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Co
 
 
 def _best(cones: Sequence[Cone], keep: int) -> list[Cone]:
-    """The smallest cones, of those with equal marks the one with the least arithmetic."""
+    """The smallest cones, of those with equal marks the one with the least arithmetic.
+
+    And of the others the one with the least: what merges parts is more tiles than what reads all
+    anew, and far less work.
+    """
     if len(cones) < 2:
         return list(cones)
     kept: dict[int, Cone] = {}
@@ -261,14 +255,16 @@ def _best(cones: Sequence[Cone], keep: int) -> list[Cone]:
         other = kept.setdefault(cone.marks, cone)
         if other is not cone and _arithmetic(cone.picks) < _arithmetic(other.picks):
             kept[cone.marks] = cone
-    return sorted(kept.values(), key=lambda c: c.size)[:keep]
+    found = sorted(kept.values(), key=lambda c: c.size)
+    rest = found[keep:]
+    return [*found[:keep], min(rest, key=lambda c: _arithmetic(c.picks))] if rest else found
 
 
 def _arithmetic(picks: Picks) -> tuple[float, int]:
     return sum(c.vector for c in picks.values()), len(picks)
 
 
-def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
+def used(roots: Sequence[int], picks: Picks) -> list[int]:
     """Tile classes of a cone that its roots reach, users before operands."""
     order: list[int] = []
     seen: set[int] = set()
@@ -287,45 +283,8 @@ def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
 
 def loaded(root: int, picks: Picks) -> frozenset[int]:
     """Placed classes that a cone loads."""
-    found, seen, stack = set(), {root}, [root]
-    while stack:
-        choice = picks[stack.pop()]
-        if choice.kind == LOAD:
-            found.add(choice.source)
-        for tile in choice.children:
-            if tile not in seen:
-                seen.add(tile)
-                stack.append(tile)
-    return frozenset(found)
-
-
-def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, int]:
-    """How many sweeps of the streaming loop need each streaming tile; empty where nothing streams.
-
-    A reduction over a streaming letter ends a sweep; a tile that uses its result inside a streaming
-    box needs another one. That is why softmax over a streamed row takes more than one pass.
-    """
-    tiles = forest.tiles
-    if not any(tiles[t].streams for t in order):
-        return {}
-    level: dict[int, int] = {}
-    for tile in reversed(order):
-        outside = not tiles[tile].streams
-        inner = 0
-        for child in picks[tile].children:
-            inner = max(inner, level[child] + (outside and tiles[child].streams))
-        level[tile] = inner
-    needed: dict[int, set[int]] = {tile: set() for tile in order}
-    for tile in order:
-        inside = tiles[tile].streams
-        for child in picks[tile].children:
-            if not tiles[child].streams:
-                continue
-            if inside:
-                needed[child] |= {max(s, level[child]) for s in needed[tile] or {level[tile]}}
-            else:
-                needed[child].add(level[tile] - 1)
-    return {tile: len(s) for tile, s in needed.items() if s}
+    found = (picks[tile] for tile in used([root], picks))
+    return frozenset(choice.source for choice in found if choice.kind == LOAD)
 
 
 def loop_extents(
@@ -348,221 +307,4 @@ def loop_extents(
         if picks[tile].reduces:
             for child in picks[tile].children:
                 run(child, forest.tiles[tile].letters)
-    return found
-
-
-def summarise(forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Summary:
-    """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
-    order = used(forest, roots, picks)
-    reduced = reductions(forest, roots, picks)
-    passes = sweeps(forest, order, picks)
-    loads: list[Access] = []
-    products: list[Work] = []
-    vector: dict[str, float] = {}
-    staged: list[Work] = []
-    resident: list[tuple[int, str]] = []
-    multiplied = [picks[t] for t in order if picks[t].product]
-    fed = _fed(forest, multiplied, picks)
-    parted, cut = partly_read(forest, order, picks), in_parts(forest, order, picks)
-    computed = positions = parts = 0
-    for tile in order:
-        node, choice = forest.tiles[tile], picks[tile]
-        times = passes.get(tile, 1)
-        if choice.kind == LOAD:
-            key = choice.layout, times, tile in fed, bool(multiplied)
-            if key not in node.known:
-                node.known[key] = access(node, *key)
-            read = of_parts(node.known[key], parted.get(tile, []))
-            if tile in cut:  # of a block it reads one part
-                read = read._replace(letters=cut[tile].key, star=cut[tile].star)
-            begins = fed.get(tile, ANY_ALIGNMENT)
-            if begins < ANY_ALIGNMENT:
-                read = read._replace(aligned=begins and gcd(read.aligned, begins))
-            loads.append(read)
-            continue
-        computed += choice.kind == CELL
-        if multiplied and choice.kind == GATHER:
-            filled, whole = _filled(choice.text)
-            positions += not (choice.children or filled)
-            parts += bool(choice.children) and (filled or not whole)
-            parts += _moves(choice.text) and _multiplies(choice.children, picks)
-        if choice.product:
-            products.append(
-                Work(
-                    choice.product * times,
-                    choice.inside,
-                    choice.dtype,
-                    choice.structured,
-                    node.star,
-                    *_form(forest, node, choice, picks),
-                )
-            )
-            resident.append((node.star, node.key))
-            made = computed_operands(forest, choice, picks)
-            staged += [Work(float(t.type.size * times), t.key) for t in made]
-        if choice.vector:
-            vector[choice.inside] = vector.get(choice.inside, 0.0) + choice.vector * times
-    stores = tuple(
-        access(forest.tiles[r], text, 1, False, bool(multiplied))
-        for r, text in zip(roots, stored, strict=True)
-    )
-    return Summary(
-        tuple(sorted(loop_extents(forest, roots, order, picks).items())),
-        tuple(sorted(loads, key=_load_order)),
-        stores,
-        tuple(products),
-        tuple(Work(flops, letters) for letters, flops in sorted(vector.items())),
-        tuple(sorted(resident)),
-        tuple(staged),
-        computed,
-        reduced.folds,
-        reduced.spaces,
-        positions,
-        parts,
-        _order(stores[0]),
-        *reads(forest, roots, order, picks, stored),
-        monoids=monoids(order, picks),
-        cells=_cells(forest, roots, order, picks) if multiplied else 0.0,
-        formula=(
-            formula(forest, roots, order, picks, stored)
-            if (positions or len(roots) > 1) and any(c.structured for c in multiplied)
-            else None
-        ),
-        mixed=_mixed(forest, roots, picks, stored),
-    )
-
-
-def _mixed(
-    forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]
-) -> Summary | None:
-    """The figures of the one root of several that a structured reduction of products reaches."""
-    if len(roots) < 2 or not any(c.structured and c.product for c in picks.values()):
-        return None
-    found = [
-        (root, text)
-        for root, text in zip(roots, stored, strict=True)
-        if any(picks[t].structured for t in used(forest, [root], picks))
-    ]
-    return summarise(forest, [found[0][0]], picks, [found[0][1]]) if len(found) == 1 else None
-
-
-def _cells(forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Picks) -> float:
-    """Operations of the cells after the products, for one element of every result.
-
-    A lower bound of what kernels evaluate: a value that moves may be there several times, and a
-    last cast is the rounding of the store.
-    """
-    after, stored, total = set(roots), set(roots), 0.0
-    for tile in order:
-        choice = picks[tile]
-        if tile not in after or choice.reduces:
-            continue
-        after.update(choice.children)
-        if choice.kind != CELL:
-            continue
-        if tile in stored and cell(choice.cell)[0].result == "param":
-            stored.update(choice.children)
-            continue
-        total += choice.vector / forest.tiles[tile].type.size
-    return total
-
-
-def _order(access: Access) -> tuple[tuple[str, int], ...]:
-    """(letter, extent) of the dims of an access, slow to fast, each where it is fastest."""
-    found: dict[str, int] = {}
-    for letter, extent, _ in sorted(access.strides, key=lambda dim: -abs(dim[2])):
-        found[letter] = extent * found.pop(letter, 1)
-    return tuple(found.items())
-
-
-@cache
-def _moves(text: str) -> bool:
-    """Whether a selector gives elements in another order, or not all: no view."""
-    return selector(text)[0].inverse is None
-
-
-def _multiplies(tiles: Sequence[int], picks: Picks) -> bool:
-    """Whether a sum of products is among what some tiles are computed from.
-
-    Its operands are then read at other places than its own tile says.
-    """
-    seen, stack = set(tiles), list(tiles)
-    while stack:
-        choice = picks[stack.pop()]
-        if choice.product:
-            return True
-        stack += set(choice.children) - seen
-        seen.update(choice.children)
-    return False
-
-
-@cache
-def _filled(text: str) -> tuple[bool, bool]:
-    """Whether a selector fills what no operand gives, and whether it takes one operand alone."""
-    declared, params = selector(text)
-    return declared.fill is not None and declared.fill(params) is not None, declared.arity == 1
-
-
-def _form(forest: Forest, tile: TileClass, choice: Choice, picks: Picks) -> Form:
-    """`dtypes`, `reduced`, `crossed` and `kept` of a product, as in `Work`."""
-    ends = tuple(as_it_lies(forest, c, picks) for c in choice.children)
-    key = choice.text, choice.children, ends, tuple(picks[end].layout for end in ends)
-    if key not in tile.known:
-        types = tuple(forest.tiles[c].type for c in choice.children)
-        lying = []
-        for child, end in zip(choice.children, ends, strict=True):
-            shape, layout = forest.tiles[end].type.shape, picks[end].layout
-            dims = contiguous(layout, shape) if layout else ()
-            lying.append(seen_through(forest, child, picks, dims) if dims else ())
-        tile.known[key] = _form_of(choice.text, types, tuple(lying), tile.box)
-    found: Form = tile.known[key]
-    return found
-
-
-def _form_of(
-    text: str, types: Sequence[ValueType], lying: Sequence[Sequence[int]], box: str
-) -> Form:
-    """The same of operands of these types, each contiguous along such dims, in a box."""
-    parsed = signature(text)
-    extents = parsed.extents([t.shape for t in types])
-    along = {
-        i
-        for contiguous, dims in zip(lying, parsed.operands, strict=True)
-        for d in contiguous
-        for i, _ in dims[d].terms
-        if i in parsed.reduced
-    }
-    dtypes = tuple(sorted({t.dtype for t in types}))
-    reaches = [
-        "".join(n for n, o in zip("ab", parsed.operands, strict=False) if _reads(o, i))
-        for i in range(parsed.n_out)
-    ]
-    kept = tuple(
-        (entry.letter, extent, reach)
-        for entry, extent, reach in zip(boxes.parse(box), extents, reaches, strict=False)
-        if extent > 1 and entry.letter
-    )
-    return dtypes, tuple(extents[i] for i in parsed.reduced), len(along) > 1, kept
-
-
-def _reads(operand: Sequence[Affine], dim: int) -> bool:
-    """Whether an operand of a signature depends on an index dim."""
-    return any(d == dim for projection in operand for d, _ in projection.terms)
-
-
-def _load_order(access: Access) -> tuple[object, ...]:
-    feeds = access.feeds_product
-    place = access.aligned, access.strides, access.offset, access.fast
-    return access.letters, access.n_bytes, access.star, access.passes, feeds, *place
-
-
-def _fed(forest: Forest, products: Sequence[Choice], picks: Picks) -> dict[int, int]:
-    """Loads that products read, each with the bytes that divide where the parts of it begin."""
-    found: dict[int, int] = {}
-    for child in (c for choice in products for c in through_tiles(choice)):
-        end, begins = as_it_lies(forest, child, picks), ANY_ALIGNMENT
-        if end != child:
-            begins = apart(forest, child, picks) * forest.tiles[end].type.itemsize
-        before = found.get(end, ANY_ALIGNMENT)
-        found[end] = min(before, begins) and gcd(before, begins)
     return found

@@ -7,7 +7,8 @@ from copy import copy
 from dataclasses import dataclass, fields
 from operator import attrgetter
 
-from axe_eq.extract.price.cone import Picks, summarise, used
+from axe_eq.extract.price.cone import Picks, used
+from axe_eq.extract.price.figures import summarise
 from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
 from axe_eq.extract.price.reductions import reductions
 from axe_eq.extract.read.forest import LOAD, Choice, Forest
@@ -105,7 +106,7 @@ class Prices:
 
     def _cone(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Formula:
         """A cone node by node, for schedules that read it."""
-        order = used(self.forest, roots, picks)
+        order = used(roots, picks)
         return formula(self.forest, roots, order, picks, stored)
 
     def _of(
@@ -115,10 +116,10 @@ class Prices:
         key = _key(roots, picks, stored)
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
-            refused = (
-                self.pricer.refused(reductions(self.forest, roots, picks))
-                if self.pricer.refuses else None
-            )  # fmt: skip
+            refused = None
+            if self.pricer.refuses:
+                order = used(roots, picks)
+                refused = self.pricer.refused(reductions(self.forest, order, picks, len(roots)))
             found = (
                 _Known(None, refused) if refused
                 else self._found(roots, picks, stored, ruled_out)
@@ -175,12 +176,7 @@ class Prices:
         return kind
 
     def rule_out(
-        self,
-        roots: Sequence[int],
-        picks: Picks,
-        stored: Sequence[str],
-        way: Way,
-        reason: str,
+        self, roots: Sequence[int], picks: Picks, stored: Sequence[str], way: Way, reason: str
     ) -> Price:
         """Price a cone without a way that it cannot be built by, from now on."""
         key = _key(roots, picks, stored)
@@ -204,7 +200,9 @@ class Prices:
             left_out[price.way] = "measured"
 
 
-_figures = attrgetter(*(f.name for f in fields(Choice) if f.name not in ("children", "source")))
+_figures = attrgetter(
+    *(f.name for f in fields(Choice) if f.compare and f.name not in ("children", "source"))
+)
 
 
 def _key(roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Key:

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 
-from axe_eq.extract.price.parts import as_it_lies
+from axe_eq.extract.price.cone import Picks
+from axe_eq.extract.price.lying import part_of
 from axe_eq.extract.read.forest import LOAD, SCAN, Choice, Forest, TileClass
 from axe_eq.program.signature import signature
 from axe_eq.schedule.summary import Reductions
 
-Picks = Mapping[int, Choice]
 
-
-def reductions(forest: Forest, roots: Sequence[int], picks: Picks) -> Reductions:
-    """How many reductions of every kind the tiles of a cone with these roots are."""
+def reductions(forest: Forest, order: Sequence[int], picks: Picks, results: int) -> Reductions:
+    """How many reductions of every kind the tiles of a cone of so many results are."""
     products = structured = folds = staged = 0
     scans = False
     spaces: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
-    stack, seen = list(roots), set(roots)
-    while stack:
-        choice = picks[stack.pop()]
-        for child in choice.children:
-            if child not in seen:
-                seen.add(child)
-                stack.append(child)
+    for choice in (picks[tile] for tile in order):
         scans |= choice.kind == SCAN
         if choice.product:
             products += 1
@@ -33,7 +26,7 @@ def reductions(forest: Forest, roots: Sequence[int], picks: Picks) -> Reductions
         if choice.reduces and (choice.structured or not choice.product):
             folds += not choice.product
             spaces.add(_space(forest, choice))
-    return Reductions(products, structured, folds, len(spaces), staged, scans, len(roots))
+    return Reductions(products, structured, folds, len(spaces), staged, scans, results)
 
 
 def monoids(order: Sequence[int], picks: Picks) -> tuple[str, ...]:
@@ -44,7 +37,7 @@ def monoids(order: Sequence[int], picks: Picks) -> tuple[str, ...]:
 def computed_operands(forest: Forest, product: Choice, picks: Picks) -> Iterator[TileClass]:
     """Operands of a product that the kernel computes itself: they pass through tile memory."""
     for child in through_tiles(product):
-        if picks[as_it_lies(forest, child, picks)].kind != LOAD:
+        if picks[part_of(child, picks)].kind != LOAD:
             yield forest.tiles[child]
 
 

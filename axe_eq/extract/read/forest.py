@@ -18,6 +18,7 @@ from axe_eq.egraph.session import Session
 from axe_eq.errors import ScheduleError
 from axe_eq.extract.read.order import admissible
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, scan, selector, split_text
+from axe_eq.program.places import Selecting, selecting
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import OPERATORS, Cons, In, Op, Sel
 from axe_eq.program.types import DTYPES, ValueType, value_type
@@ -47,6 +48,7 @@ class Choice:
         structured: reduces by a structured monoid.
         reduces: reduces at least one dim.
         inside: letters of the tile and its operands, sorted, as one text.
+        selects: what a selector does with its operands; None where it is none.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Choice:
     structured: bool = False
     reduces: bool = False
     inside: str = ""
+    selects: Selecting | None = field(default=None, compare=False)
 
 
 @dataclass
@@ -438,19 +441,16 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
             types = tuple(tiles[c].type for c in operands)
             figures = _cell_figures(sig, CELLS[split_text(cell)[0]], types)
             tiles[number].compute.append(Choice(CELL, sig, cell, operands, **figures))
-    for row in reader.table("Gather"):
-        number = reader.id("Tile", row.output)
-        operands = children(row.inputs[2])
-        if operands is not None:
-            text, size = reader.text(row.inputs[0]), float(tiles[number].type.size)
-            tiles[number].compute.append(Choice(GATHER, text, "", operands, vector=size))
-    for row in reader.table("Scanned"):
-        number = reader.id("Tile", row.output)
-        operands = children(row.inputs[2])
-        if operands is not None:
-            text, size = reader.text(row.inputs[0]), float(tiles[number].type.size)
-            flops = scan(text)[0].flops * size
-            tiles[number].compute.append(Choice(SCAN, text, "", operands, vector=flops))
+    for kind, table in ((GATHER, "Gather"), (SCAN, "Scanned")):
+        for row in reader.table(table):
+            tile, text = tiles[reader.id("Tile", row.output)], reader.text(row.inputs[0])
+            operands = children(row.inputs[2])
+            if operands is not None:
+                moves, flops = kind == GATHER, float(tile.type.size)
+                selects = selecting(text, tuple(tiles[c].type for c in operands)) if moves else None
+                flops *= 1 if moves else scan(text)[0].flops
+                way = Choice(kind, text, "", operands, vector=flops, selects=selects)
+                tile.compute.append(way)
     for tile in tiles:
         tile.loads = list(dict.fromkeys(tile.loads))
         ways = dict.fromkeys(tile.compute)

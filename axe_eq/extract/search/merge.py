@@ -20,6 +20,7 @@ from axe_eq.extract.search.search import Search
 from axe_eq.extract.search.selection import Selection
 from axe_eq.schedule.box import STREAM_LETTERS
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
+from axe_eq.walk import reached
 
 # Pairs of kernels that are offered to become one: all of them where 45 kernels touch a value, the
 # nearest partners of each where more do, so that a program may have any number of outputs.
@@ -86,7 +87,7 @@ class Group:
     def __init__(self, forest: Forest, cone: Cone, price: Price) -> None:
         self.placed, self.roots, self.picks = tuple(cone.placed), tuple(cone.roots), cone.picks
         self.price, self.letters = price, cone.letters
-        made = {t: cone.picks[t] for t in used(forest, self.roots, self.picks)}
+        made = {t: cone.picks[t] for t in used(self.roots, self.picks)}
         self.leaves = frozenset(c.source for c in made.values() if c.kind == LOAD)
         tiles = (forest.tiles[t] for t, c in made.items() if c.kind != LOAD)
         self.values = frozenset(tile.value for tile in tiles)
@@ -376,7 +377,7 @@ class _Grouping:
         picks, letters = found
         members = [m for m in members if m.placed in kept]
         roots = [m.root for m in members]
-        order = used(self.forest, roots, picks)
+        order = used(roots, picks)
         if len(order) > MAX_NODES or _is_cyclic(order, picks):
             return None
         picks = {tile: picks[tile] for tile in order}
@@ -466,29 +467,12 @@ def _is_cyclic(order: Sequence[int], picks: Picks) -> bool:
 def _ordered(groups: Sequence[Group]) -> list[Group]:
     """Writers before readers, otherwise in the given order."""
     writer = {p: n for n, g in enumerate(groups) for p in g.placed}
-    order: list[Group] = []
-    done: set[int] = set()
 
-    def visit(number: int) -> None:
-        stack = [(number, False)]
-        while stack:
-            n, ready = stack.pop()
-            if n in done:
-                continue
-            if ready:
-                done.add(n)
-                order.append(groups[n])
-                continue
-            stack.append((n, True))
-            stack += [
-                (writer[p], False)
-                for p in sorted(groups[n].leaves, reverse=True)
-                if p in writer and writer[p] not in done and writer[p] != n
-            ]
+    def below(number: int) -> list[int]:
+        read = (writer.get(p, number) for p in sorted(groups[number].leaves))
+        return [n for n in read if n != number]
 
-    for number in range(len(groups)):
-        visit(number)
-    return order
+    return [groups[n] for n in reached(range(len(groups)), below)]
 
 
 def chosen(forest: Forest, groups: Sequence[Group], outputs: Sequence[tuple[int, str]]) -> Chosen:
@@ -520,9 +504,9 @@ def _buffer(forest: Forest, placed: int, home: int | None) -> ChosenBuffer:
 
 
 def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKernel:
-    order = used(forest, group.roots, group.picks)[::-1]
+    order = used(group.roots, group.picks)[::-1]
     mixing = [r for r in group.roots if _mixes(forest, r, group)] if group.letters else group.roots
-    kept = set(used(forest, mixing, group.picks))
+    kept = set(used(mixing, group.picks))
     number: dict[int, int] = {}
     nodes: dict[ChosenNode, int] = {}
     for tile in order:
@@ -564,4 +548,4 @@ def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKe
 
 def _mixes(forest: Forest, root: int, group: Group) -> bool:
     """Whether a structured reduction is among what a root needs."""
-    return any(group.picks[t].structured for t in used(forest, [root], group.picks))
+    return any(group.picks[t].structured for t in used([root], group.picks))

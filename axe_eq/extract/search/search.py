@@ -19,10 +19,11 @@ from axe_eq.errors import SearchError
 from axe_eq.extract.price.cone import Cones, Memo, Picks, loaded
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
-from axe_eq.extract.read.forest import PlacedClass
+from axe_eq.extract.read.forest import Forest, PlacedClass
 from axe_eq.extract.search.recall import Recall, bits, members
 from axe_eq.extract.search.running import TOLERANCE_S, Running, Trail
 from axe_eq.extract.search.selection import Mapped, Selection
+from axe_eq.schedule.kept import PADDED, kept_layouts
 
 EXACT_VALUES = 12
 NEAR_VALUES = 5
@@ -68,6 +69,8 @@ class Search:
         made = {i for i, p in enumerate(forest.placed) if p.kernels} - self.inputs - copies
         self.roots = frozenset(r for r in forest.roots if r in made)
         self.values = sorted(made - self.roots)
+        # Results that lie as no kernel but one of cells may store them are copied there.
+        self.blocked = frozenset(r for r in self.roots if not _in_order(forest, r))
         # Sets that differ in few values have most kernels in common: of small graphs all are kept.
         small = len(self.values) <= EXACT_VALUES
         remembered = 1 << EXACT_VALUES if small else REMEMBERED
@@ -105,7 +108,7 @@ class Search:
         for root in self._by_cut[placed]:
             if offers and not self.forest.tiles[root].letters:
                 break  # one block for everything is for what nothing else can do
-            cones, below = self.cones.of(root, self.materialised)
+            cones, below = self.cones.of(root, self.materialised, placed in self.blocked)
             met |= below
             for picks, *_ in cones:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
@@ -534,6 +537,12 @@ def _cost(end: End) -> float:
     return end[0]
 
 
+def _in_order(forest: Forest, placed: int) -> bool:
+    """Whether a value lies as every value may be kept."""
+    plain = kept_layouts(forest.type_of(placed), (PADDED,))
+    return forest.layout_of(placed) in (kept.layout for kept in plain)
+
+
 def _stays(placed: PlacedClass) -> bool:
     """Whether this is an input in the layout it arrives in, or a reshape of one."""
     return any(before == after for _, before, after in placed.moves)
@@ -551,7 +560,7 @@ def _why(search: Search, placed: int) -> str:
     reasons: dict[str, int] = {}
     stored = search.forest.layout_of(placed)
     for root in node.kernels:
-        for picks, *_ in search.cones.of(root, search.materialised)[0]:
+        for picks, *_ in search.cones.of(root, search.materialised, placed in search.blocked)[0]:
             for reason, count in search.prices.price([root], picks, [stored]).rejected:
                 reasons[reason] = reasons.get(reason, 0) + count
     return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "none is left of its cones"

@@ -20,7 +20,7 @@ MAX_ALTERNATIVES = 64
 MOST_RUNNERS = 24
 # Schedules one change away that are measured beside the chosen one, what they may cost more before
 # kernels merge, and the values of its type that may stand for one.
-MEASURED, NEAR, MOST_SWAPS = 2, 1.02, 8
+MEASURED, NEAR, MOST_SWAPS = 2, 1.1, 8
 INFINITE = float("inf")
 
 

@@ -87,11 +87,7 @@ class ThreadBuilder(Builder):
         return self.buffer(ir.SMEM, name, dtype, shape, layout)
 
     def reg(
-        self,
-        name: str,
-        dtype: str,
-        shape: Sequence[int],
-        layout: Layout | str | Placement,
+        self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | Placement
     ) -> ir.Buffer:
         """A register tile of the issuing scope's threads."""
         thing = f"registers {name}"
@@ -311,11 +307,7 @@ class ThreadBuilder(Builder):
     # -- asynchronous primitives --
 
     def gather(
-        self,
-        dst: ir.View,
-        src: ir.View,
-        at: Sequence[tuple[int, ir.View]],
-        fill: float = 0.0,
+        self, dst: ir.View, src: ir.View, at: Sequence[tuple[int, ir.View]], fill: float = 0.0
     ) -> None:
         """Copy a part of an argument to registers, along some dims at indices in registers.
 
@@ -340,6 +332,24 @@ class ThreadBuilder(Builder):
                 raise refuse("gather", f"{tile} of shape {tile.shape}", f"broadcast to {dst.shape}")
         fill = given.constant("gather", fill, src.buffer.dtype)
         self._add(ir.Gather(dst, src, tuple(at), fill))
+
+    def fetch(self, dst: ir.View, src: ir.View, rank: Int) -> None:
+        """Copy to registers what lies in the shared memory of a CTA of the cluster.
+
+        Args:
+            dst: register tile.
+            src: part of a buffer of shared memory, of the same shape.
+            rank: the CTA.
+        """
+        self._same_shape("fetch", dst, src)
+        if not src.buffer.is_shared or not dst.buffer.is_private:
+            raise refuse("fetch", f"{src} to {dst}", "shared memory to registers")
+        if dst.buffer.dtype != src.buffer.dtype:
+            raise refuse("fetch", f"{src.buffer.dtype} to {dst.buffer.dtype}", "one dtype")
+        rank, n = integer("fetch", "rank", rank), self.kernel.cluster
+        if isinstance(rank, int) and not 0 <= rank < n:
+            raise refuse("fetch", f"CTA {rank} of a cluster of {n}", f"0 to {n - 1}")
+        self._add(ir.Fetch(dst, src, rank))
 
     def copy_async(
         self, dst: ir.View, src: ir.View, via: str = "", ranks: Sequence[Int] = ()

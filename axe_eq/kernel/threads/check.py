@@ -212,13 +212,19 @@ def _cluster(kernel: ir.Kernel, target: Target) -> None:
         raise ScheduleError(f"kernel {kernel.name}", wrong, f"at most {most} on {target.name}")
     _check_meetings(kernel.body, "")
     for s, _ in ir.walk(kernel):
-        reaches = isinstance(s, ir.Arrive | ir.CopyAsync) and s.ranks
+        reaches = isinstance(s, ir.Fetch) or (isinstance(s, ir.Arrive | ir.CopyAsync) and s.ranks)
         if reaches and not isinstance(kernel.body[-1], ir.ClusterWait):
             raise broken(s, "a CTA may end before this reaches it", "k.cluster_sync() at the end")
 
 
-def _check_meetings(body: ir.Body, apart: str) -> None:
-    """Every arrive has its wait in the same body; `apart` says why not all threads come there."""
+def _check_meetings(body: ir.Body, apart: str, inner: str = "") -> None:
+    """Every arrive has its wait in the same body, and all roles have as many.
+
+    Args:
+        body: statements.
+        apart: why not all threads of the cluster come there; "" where they do.
+        inner: the same, of the bodies inside.
+    """
     arrived: ir.Statement | None = None
     for s in body:
         if isinstance(s, ir.ClusterArrive | ir.ClusterWait):
@@ -227,19 +233,23 @@ def _check_meetings(body: ir.Body, apart: str) -> None:
             if isinstance(s, ir.ClusterWait) == (arrived is None):
                 raise broken(s, "is out of turn", "an arrive, then a wait")
             arrived = s if arrived is None else None
+        if isinstance(s, ir.Roles):
+            met = [sum(isinstance(x, ir.ClusterWait) for x in r.body) for r in s.branches]
+            if len(set(met)) > 1:
+                raise broken(s, f"its roles meet the cluster {met} times", "all the same")
+            for role in s.branches:
+                _check_meetings(role.body, apart, "in a part of a role")
+            continue
         for part in ir.children(s):
-            _check_meetings(part, apart or _apart(s))
+            _check_meetings(part, apart or inner or _apart(s))
     if arrived is not None:
         raise broken(arrived, "is not waited for", "k.cluster_wait()")
 
 
 def _apart(s: ir.Statement) -> str:
     """Why not all threads of a cluster come into a body of this statement; "" where they do."""
-    match s:
-        case ir.Roles():
-            return "in a role"
-        case ir.Scope():
-            return f"in scope {s.kind}"
+    if isinstance(s, ir.Scope):
+        return f"in scope {s.kind}"
     ranked = any(v.name == ir.RANK for e in s.uniform() for v in variables(e))
     return "where the rank decides" if ranked else ""
 

@@ -59,11 +59,7 @@ def _groups_of_a_slot(s: ir.Arrive | ir.Expect, where: ir.Where) -> int:
 
 
 def reached(
-    ranks: Sequence[Int],
-    cluster: int,
-    thing: str,
-    conditions: Sequence[Int] = (),
-    at: str = "",
+    ranks: Sequence[Int], cluster: int, thing: str, conditions: Sequence[Int] = (), at: str = ""
 ) -> int:
     """CTAs of a cluster that reach one CTA by a statement which names these CTAs.
 

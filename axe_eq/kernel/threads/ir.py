@@ -7,7 +7,8 @@ narrows to one elected thread ("elect") or to every warp or thread for itself ("
 Layouts place tiles on the threads of the scope: axes ``warp`` (of the scope), ``lane``, ``reg``.
 
 A kernel may run in clusters of CTAs that start together. A CTA reaches the memory of the others, at
-the same place as its own, by arriving at their barriers and by copying one slice into several.
+the same place as its own, by arriving at their barriers, by copying one slice into several, and by
+fetching what lies there into its registers.
 
 The nodes of every machine (`axe_eq.kernel.ir`) are here too, so that one name serves.
 """
@@ -50,7 +51,7 @@ from axe_eq.target import Completion
 __all__ = [
     "CTA", "GMEM", "GROUPS", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP",
     "WARPS_PER_GROUP", "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait",
-    "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm",
+    "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For", "Gather", "Gemm",
     "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles",
     "Scan", "Scope", "Statement", "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where",
     "children", "span", "walk",
@@ -151,14 +152,11 @@ class Roles(Statement):
     """Exclusive branches over warpgroups: one node, so that emitters make one if/else chain."""
 
     branches: list[Role] = field(default_factory=list)
+    shown: ClassVar = "roles:"
 
     def sections(self) -> Sequence[Section]:
         """The branches, each issued by its warpgroups."""
         return [Section(role.body, (role.var,), role.line(), role.where) for role in self.branches]
-
-    def line(self) -> str:
-        """A heading."""
-        return "roles:"
 
 
 @dataclass(eq=False)
@@ -185,14 +183,8 @@ class Wait(Statement):
     barrier: MBarrier
     slot: Int
     parity: Int
-
-    def uniform(self) -> Iterator[Int]:
-        """Slot and parity."""
-        yield from (self.slot, self.parity)
-
-    def line(self) -> str:
-        """For what."""
-        return f"wait {self.barrier}[{self.slot}] parity {self.parity}"
+    controls: ClassVar = ("slot", "parity")
+    shown: ClassVar = "wait {s.barrier}[{s.slot}] parity {s.parity}"
 
 
 @dataclass(eq=False)
@@ -207,10 +199,7 @@ class Arrive(Statement):
     slot: Int
     ranks: tuple[Int, ...] = ()
     landings: int = 1
-
-    def uniform(self) -> Iterator[Int]:
-        """Slot, and the CTAs."""
-        yield from (self.slot, *self.ranks)
+    controls: ClassVar = ("slot", "ranks")
 
     def line(self) -> str:
         """Where."""
@@ -224,19 +213,13 @@ class Expect(Statement):
     barrier: MBarrier
     slot: Int
     copies: list[CopyAsync] = field(default_factory=list)
+    controls: ClassVar = ("slot",)
+    shown: ClassVar = "arrive {s.barrier}[{s.slot}] expecting {s.n_bytes} bytes"
 
     @property
     def n_bytes(self) -> int:
         """Bytes of all its copies that come to one CTA, from whichever of the cluster."""
         return sum(c.landings * c.dst.size * c.dst.buffer.itemsize for c in self.copies)
-
-    def uniform(self) -> Iterator[Int]:
-        """The slot."""
-        yield self.slot
-
-    def line(self) -> str:
-        """Where, and how much."""
-        return f"arrive {self.barrier}[{self.slot}] expecting {self.n_bytes} bytes"
 
 
 @dataclass(eq=False)
@@ -248,27 +231,21 @@ class Sync(Statement):
 class ClusterArrive(Statement):
     """All threads of the CTA arrive at the barrier of their cluster; releases what they did."""
 
-    def line(self) -> str:
-        """What it is."""
-        return "arrive at the cluster's barrier"
+    shown: ClassVar = "arrive at the cluster's barrier"
 
 
 @dataclass(eq=False)
 class ClusterWait(Statement):
     """Wait until all threads of the cluster have arrived; acquires what they did before."""
 
-    def line(self) -> str:
-        """What it is."""
-        return "wait for the cluster"
+    shown: ClassVar = "wait for the cluster"
 
 
 @dataclass(eq=False)
 class FenceAsync(Statement):
     """Make earlier ordinary shared-memory accesses of this thread visible to the async proxy."""
 
-    def line(self) -> str:
-        """As written."""
-        return "fence_async"
+    shown: ClassVar = "fence_async"
 
 
 @dataclass(eq=False)
@@ -276,10 +253,7 @@ class Commit(Statement):
     """Close the group of async operations issued so far; kind "bulk" or "cp_async"."""
 
     kind: str
-
-    def line(self) -> str:
-        """As written."""
-        return f"commit {self.kind}"
+    shown: ClassVar = "commit {s.kind}"
 
 
 @dataclass(eq=False)
@@ -291,10 +265,7 @@ class WaitGroup(Statement):
 
     kind: str
     pending: int
-
-    def line(self) -> str:
-        """As written."""
-        return f"wait_group {self.kind} {self.pending}"
+    shown: ClassVar = "wait_group {s.kind} {s.pending}"
 
 
 @dataclass(eq=False)
@@ -309,7 +280,7 @@ class Gather(Primitive):
         indices: (dim of src's buffer, tile of integers that broadcasts to dst).
     """
 
-    name: ClassVar[str] = "gather"
+    name: ClassVar = "gather"
     dst: View
     src: View
     indices: tuple[tuple[int, View], ...]
@@ -330,6 +301,28 @@ class Gather(Primitive):
 
 
 @dataclass(eq=False)
+class Fetch(Primitive):
+    """Copy to registers what lies in the shared memory of CTA `rank` of the cluster."""
+
+    name: ClassVar[str] = "fetch"
+    dst: View
+    src: View
+    rank: Int
+
+    def views(self) -> tuple[View, ...]:
+        """Destination, source."""
+        return self.dst, self.src
+
+    def uniform(self) -> Iterator[Int]:
+        """The CTA that has it."""
+        yield self.rank
+
+    def details(self) -> str:
+        """Of which CTA."""
+        return _of_ctas((self.rank,))
+
+
+@dataclass(eq=False)
 class CopyAsync(Primitive):
     """Start a copy between global and shared memory.
 
@@ -339,7 +332,9 @@ class CopyAsync(Primitive):
     a copy to one CTA (derived).
     """
 
-    name: ClassVar[str] = "copy_async"
+    name: ClassVar = "copy_async"
+    tiles: ClassVar = ("dst", "src")
+    controls: ClassVar = ("slot", "ranks")
     dst: View
     src: View
     barrier: MBarrier | None = None
@@ -347,14 +342,6 @@ class CopyAsync(Primitive):
     via: str = ""
     ranks: tuple[Int, ...] = ()
     landings: int = 1
-
-    def views(self) -> tuple[View, ...]:
-        """Destination, source."""
-        return self.dst, self.src
-
-    def uniform(self) -> Iterator[Int]:
-        """Its slot, and the CTAs that get it."""
-        yield from (self.slot, *self.ranks)
 
     def details(self) -> str:
         """Where it completes."""
@@ -376,6 +363,8 @@ class Kernel(ir.Kernel):
         cluster: CTAs of one cluster.
         resident: CTAs of a unit that its registers are divided among; 0 leaves that to the
             compiler, which divides them among as many as it can.
+        streamed: names of outputs that nothing finds in a cache after the kernel: theirs are the
+            first places that caches give up.
     """
 
     n_warps: int = field(kw_only=True)
@@ -385,6 +374,7 @@ class Kernel(ir.Kernel):
     smem_bytes: int = 0
     cluster: int = 1
     resident: int = 0
+    streamed: frozenset[str] = frozenset()
     issuer: ClassVar[str] = "thread"
     issuer_numbers: ClassVar[frozenset[str]] = frozenset(v.name for v in (WARP, LANE, THREAD))
 

@@ -25,13 +25,7 @@ from axe_eq.layout.normal.tables import MAX_POINTS as MAX_PICKED
 from axe_eq.layout.normal.tables import pick
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value import upper
-from axe_eq.layout.value.check import (
-    MAX_ITERS,
-    Offsets,
-    check_admitted,
-    make_offsets,
-    text,
-)
+from axe_eq.layout.value.check import MAX_ITERS, Offsets, check_admitted, make_offsets, text
 from axe_eq.layout.value.extents import MAX_VALUES
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.value.layout import Layout, make, make_dims

@@ -7,7 +7,8 @@ has symbolic numbers the result is an expression, about which `axe.equivalent` c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from functools import wraps
+from typing import Any, Protocol, overload
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout.algebra import composition, partial_inverse, products
@@ -16,15 +17,43 @@ from axe_eq.layout.symbolic.expression import LayoutExpr
 from axe_eq.layout.symbolic.text import read_layout
 from axe_eq.layout.value.check import listed
 from axe_eq.layout.value.layout import Layout
+from axe_eq.rule.term import Symbol
 
 Shape = Sequence[Any]
 Known = Layout | str
 
 
-@overload
-def tile(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
-@overload
-def tile(a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape) -> Any: ...
+class Operation(Protocol):
+    """An operation on two layouts with shapes; an expression where one of them is no value."""
+
+    @overload
+    def __call__(self, a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
+    @overload
+    def __call__(
+        self, a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
+    ) -> Any: ...
+
+
+def _on_expressions_too(
+    symbol: Symbol, compute: Callable[..., Layout]
+) -> Callable[[Callable[..., Any]], Operation]:
+    """Decorator: what an operation says is computed on layouts, and written down on others."""
+
+    def declare(fn: Callable[..., Any]) -> Operation:
+        @wraps(fn)
+        def run(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
+            shape_a, shape_b = tuple(listed("shape", shape_a)), tuple(listed("shape", shape_b))
+            one, two = read_layout(a), read_layout(b)
+            if isinstance(one, Layout) and isinstance(two, Layout):
+                return compute(one, shape_a, two, shape_b)
+            return expression.pair(symbol, one, shape_a, two, shape_b)
+
+        return run
+
+    return declare
+
+
+@_on_expressions_too(terms.Tile, products.tile)
 def tile(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The tiled layout: ``T(x, y) = A(x) * span(B) + B(y)``, A outside (Axe 3.3, Theorem C.2).
 
@@ -41,15 +70,9 @@ def tile(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
         LayoutError: a shape does not group its layout, the ranks differ, the result does not fit in
             63 bits, or a swizzle would not stay one.
     """
-    return _pair("Tile", products.tile, a, shape_a, b, shape_b)
 
 
-@overload
-def direct_sum(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
-@overload
-def direct_sum(
-    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
-) -> Any: ...
+@_on_expressions_too(terms.DirectSum, products.direct_sum)
 def direct_sum(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The unscaled tile: ``S(x, y) = A(x) + B(y)`` on the same domain (Axe F.1).
 
@@ -58,15 +81,9 @@ def direct_sum(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     >>> print(axe.direct_sum("S[(2):(1@m)]", (2,), "S[(3):(2@m)]", (3,)))
     S[(2,3):(1@m,2@m)]
     """
-    return _pair("DirectSum", products.direct_sum, a, shape_a, b, shape_b)
 
 
-@overload
-def tile_of(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
-@overload
-def tile_of(
-    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
-) -> Any: ...
+@_on_expressions_too(terms.TileOf, products.tile_of)
 def tile_of(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The layout C with ``tile(C, shape_a / shape_b, b, shape_b) = a``. Complete.
 
@@ -77,15 +94,9 @@ def tile_of(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: undecided, a replica list off the gap condition spans over 2**24.
     """
-    return _pair("TileOf", products.tile_of, a, shape_a, b, shape_b)
 
 
-@overload
-def direct_sum_left(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
-@overload
-def direct_sum_left(
-    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
-) -> Any: ...
+@_on_expressions_too(terms.LeftAddend, products.direct_sum_left)
 def direct_sum_left(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The left addend: C with ``direct_sum(C, shape_a / shape_b, b, shape_b) = a``. Complete.
 
@@ -96,15 +107,9 @@ def direct_sum_left(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: as `tile_of`.
     """
-    return _pair("LeftAddend", products.direct_sum_left, a, shape_a, b, shape_b)
 
 
-@overload
-def direct_sum_right(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
-@overload
-def direct_sum_right(
-    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
-) -> Any: ...
+@_on_expressions_too(terms.RightAddend, products.direct_sum_right)
 def direct_sum_right(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The right addend: C with ``direct_sum(b, shape_b, C, shape_a / shape_b) = a``. Complete.
 
@@ -115,7 +120,6 @@ def direct_sum_right(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: as `tile_of`.
     """
-    return _pair("RightAddend", products.direct_sum_right, a, shape_a, b, shape_b)
 
 
 @overload
@@ -142,8 +146,6 @@ def compose(a: Any, b: Any) -> Any:
 
     Source: CuTe composition; here without its divisibility conditions.
     """
-    if type(a) is Layout and type(b) is Layout:
-        return composition.compose(a, b)
     one, two = read_layout(a), read_layout(b)
     if isinstance(one, Layout) and isinstance(two, Layout):
         return composition.compose(one, two)
@@ -175,18 +177,6 @@ def right_inverse(layout: Known) -> Layout:
     S[(3,2):(1@m,3@m)]
     """
     return partial_inverse.right_inverse(_value(layout))
-
-
-def _pair(
-    symbol: str, compute: Callable[..., Layout], a: Any, shape_a: Shape, b: Any, shape_b: Shape
-) -> Any:
-    shape_a, shape_b = tuple(listed("shape", shape_a)), tuple(listed("shape", shape_b))
-    if type(a) is Layout and type(b) is Layout:
-        return compute(a, shape_a, b, shape_b)
-    one, two = read_layout(a), read_layout(b)
-    if isinstance(one, Layout) and isinstance(two, Layout):
-        return compute(one, shape_a, two, shape_b)
-    return expression.pair(getattr(terms, symbol), one, shape_a, two, shape_b)
 
 
 def _value(value: Any) -> Layout:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from math import lcm, prod
-from operator import floordiv, mod
+from operator import floordiv, mod, mul
 from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
@@ -43,9 +43,7 @@ def tile(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
             63 bits, or a swizzle would not stay one.
     """
     weights = _spans(b)
-    if a.swizzle or b.swizzle:
-        return _swizzled(a, b, lambda x, y: _interleave(x, shape_a, y, shape_b, weights, "tile"))
-    return _interleave(a, shape_a, b, shape_b, weights, "tile")
+    return _attempted(a, b, lambda x, y: _interleave(x, shape_a, y, shape_b, weights, "tile"))
 
 
 def direct_sum(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
@@ -54,9 +52,7 @@ def direct_sum(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
     Raises:
         LayoutError: as `tile`.
     """
-    if a.swizzle or b.swizzle:
-        return _swizzled(a, b, lambda x, y: _interleave(x, shape_a, y, shape_b, {}, "direct sum"))
-    return _interleave(a, shape_a, b, shape_b, {}, "direct sum")
+    return _attempted(a, b, lambda x, y: _interleave(x, shape_a, y, shape_b, {}, "direct sum"))
 
 
 def tile_of(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
@@ -66,7 +62,8 @@ def tile_of(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: undecided, a replica list off the gap condition spans over 2**24.
     """
-    return _recovered(a, shape_a, b, shape_b, _spans(b), outer=True, name="tile")
+    spans = _spans(b)
+    return _attempted(a, b, lambda x, y: _factor(x, shape_a, y, shape_b, spans, True, "tile"))
 
 
 def direct_sum_left(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
@@ -76,7 +73,7 @@ def direct_sum_left(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Lay
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: as `tile_of`.
     """
-    return _recovered(a, shape_a, b, shape_b, {}, outer=True, name="direct sum")
+    return _attempted(a, b, lambda x, y: _factor(x, shape_a, y, shape_b, {}, True, "direct sum"))
 
 
 def direct_sum_right(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
@@ -86,7 +83,7 @@ def direct_sum_right(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> La
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: as `tile_of`.
     """
-    return _recovered(a, shape_a, b, shape_b, {}, outer=False, name="direct sum")
+    return _attempted(a, b, lambda x, y: _factor(x, shape_a, y, shape_b, {}, False, "direct sum"))
 
 
 def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -103,10 +100,7 @@ def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
         raise LayoutError("common refinement", "of no shapes", "at least one shape")
     cuts: set[int] = set()
     for shape in checked:
-        level = 1
-        for extent in reversed(shape):
-            level *= extent
-            cuts.add(level)
+        cuts.update(accumulate(reversed(shape), mul))
         check_admitted(prod(checked[0]), shape)
     refined: list[int] = []
     below = 1
@@ -123,11 +117,13 @@ def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
     return tuple(reversed(refined))
 
 
-def _swizzled(a: Layout, b: Layout, attempt: Callable[[Layout, Layout], Layout]) -> Layout:
-    """An operation on layouts with swizzles: as they are, else in their canonical forms.
+def _attempted(a: Layout, b: Layout, attempt: Callable[[Layout, Layout], Layout]) -> Layout:
+    """An operation on two layouts: with swizzles as they are, else in their canonical forms.
 
     A swizzle that does nothing, or that another spelling does not need, stands in no way.
     """
+    if not (a.swizzle or b.swizzle):
+        return attempt(a, b)
     try:
         return attempt(a, b)
     except LayoutError as error:
@@ -246,32 +242,10 @@ def _check_steps(a: Layout, sw: Swizzle, weights: Weights, name: str) -> None:
 # ---- recovering a factor ------------------------------------------------------------------------
 
 
-def _recovered(
-    a: Layout,
-    shape_a: Shape,
-    b: Layout,
-    shape_b: Shape,
-    weights: Weights,
-    *,
-    outer: bool,
-    name: str,
-) -> Layout:
-    def attempt(x: Layout, y: Layout) -> Layout:
-        return _factor(x, shape_a, y, shape_b, weights, outer=outer, name=name)
-
-    return _swizzled(a, b, attempt) if a.swizzle or b.swizzle else attempt(a, b)
-
-
 def _factor(
-    a: Layout,
-    shape_a: Shape,
-    b: Layout,
-    shape_b: Shape,
-    weights: Weights,
-    *,
-    outer: bool,
-    name: str,
+    a: Layout, shape_a: Shape, b: Layout, shape_b: Shape, weights: Weights, outer: bool, name: str
 ) -> Layout:
+    """What is outside of b in a, or inside; `weights` are what the outer one was scaled by."""
     whole, inner = check_admitted(a.size, shape_a), check_admitted(b.size, shape_b)
     if len(whole) != len(inner) or any(map(mod, whole, inner)):
         raise LayoutError(name, f"shapes {whole} and {inner}", "a shape that divides dim by dim")

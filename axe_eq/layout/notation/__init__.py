@@ -24,17 +24,6 @@ from axe_eq.layout.notation.registry import (
 from axe_eq.layout.notation.text import NO_CONTEXT, Context
 
 __all__ = [
-    "NOTATIONS",
-    "NO_CONTEXT",
-    "Context",
-    "Notation",
-    "checked",
-    "find",
-    "notations_of",
-    "prefixed",
-    "read",
-    "read_any",
-    "row_major_shape",
-    "stated_shape",
-    "write",
-]
+    "NOTATIONS", "NO_CONTEXT", "Context", "Notation", "checked", "find", "notations_of", "prefixed",
+    "read", "read_any", "row_major_shape", "stated_shape", "write",
+]  # fmt: skip

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from lark import Token, Transformer
 
 from axe_eq.layout.notation.jax import sharded, written
-from axe_eq.layout.notation.sharding import needed_mesh, needed_shape
+from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape
 from axe_eq.layout.notation.spec_search import Names
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.value.layout import Layout
 
 
@@ -51,9 +51,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    mesh = context.mesh
-    if mesh is None:
-        raise refusal("alpa", layout, "the devices are not known", spelling().mesh)
+    mesh = known_mesh("alpa", layout, context)
     order = list(mesh.shape)
 
     def spec(names: Sequence[Names]) -> str:

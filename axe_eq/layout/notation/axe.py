@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.notation.text import (
     MAX_CHARS,
     Context,
+    Reader,
     build,
     fit,
+    given,
     parse,
     refuse,
     spelling,
@@ -57,24 +59,12 @@ class _ByteMode(NamedTuple):
 
 
 @v_args(inline=True)
-class _Parts(Transformer[Token, Any]):
-    def INT(self, token: Token) -> int:
-        return int(token)
+class _Parts(Reader):
+    stride = extents = strides = staticmethod(given)
+    box = _Box
 
     def axis(self, name: Token | None) -> str:
         return DEFAULT_AXIS if name is None else str(name)
-
-    def stride(self, stride: int, axis: str) -> tuple[int, str]:
-        return stride, axis
-
-    def extents(self, *extents: int | None) -> Extents:
-        return tuple(extent for extent in extents if extent is not None)
-
-    def strides(self, *strides: tuple[int, str] | None) -> Strides:
-        return tuple(stride for stride in strides if stride is not None)
-
-    def box(self, extents: Extents, padded: Extents | None, order: Extents | None) -> _Box:
-        return _Box(extents, padded, order)
 
     def swizzle(self, *items: Any) -> Swizzle | _ByteMode:
         *numbers, axis = items
@@ -88,9 +78,6 @@ class _Parts(Transformer[Token, Any]):
 
     def offset(self, stride: tuple[int, str]) -> _Part:
         return _Part("O", (), (stride,))
-
-    def start(self, *children: Any) -> tuple[Any, ...]:
-        return children
 
 
 def read(text: str, context: Context) -> Layout:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple, NoReturn
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from axe_eq.layout.notation.common import (
     blocks_of,
@@ -22,7 +22,7 @@ from axe_eq.layout.notation.common import (
     without_box,
     without_replica,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refuse
+from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, size
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.swizzle import Swizzle
@@ -51,12 +51,13 @@ _Front = _Swizzle | _Offset | _Pointer
 
 
 @v_args(inline=True)
-class _Trees(Transformer[Token, Any]):
+class _Trees(Reader):
+    mode = staticmethod(given)
+    offset = _Offset
+    swizzle = _Swizzle
+
     def INT(self, token: Token) -> int:
         return int(token.lstrip("_"))
-
-    def mode(self, *trees: Tree | None) -> Tree:
-        return tuple(tree for tree in trees if tree is not None)
 
     def dynamic(self) -> str:
         return "?"
@@ -67,17 +68,8 @@ class _Trees(Transformer[Token, Any]):
     def unit_basis(self, *numbers: int) -> str:
         return f"E<{','.join(map(str, numbers))}>"
 
-    def offset(self, value: int) -> _Offset:
-        return _Offset(value)
-
     def pointer(self, bits: int, _address: Token) -> _Pointer:
         return _Pointer(bits)
-
-    def swizzle(self, bits: int, base: int, shift: int) -> _Swizzle:
-        return _Swizzle(bits, base, shift)
-
-    def start(self, *children: Any) -> tuple[Any, ...]:
-        return children
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -228,12 +220,7 @@ def _written(layout: Layout, context: Context) -> str:
     else:
         modes = [_columns(block) for block in blocks_of("cute", layout, context.shape)]
         shape, stride = (
-            (show(tuple(column)) for column in zip(*modes, strict=True))
-            if modes
-            else (
-                "()",
-                "()",
-            )
+            (show(tuple(column)) for column in zip(*modes, strict=True)) if modes else ("()", "()")
         )
     accepted = [part for sw in layout.swizzle for part in _accepted(sw)]
     swizzles = [f"Sw<{sw.bits},{sw.base},{sw.shift}>" for sw in accepted]

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 from numpy.typing import NDArray
 
 from axe_eq.errors import NotationError, SearchError
@@ -32,6 +32,7 @@ from axe_eq.layout.notation.sharding import (
     MeshDigit,
     Part,
     confirmed,
+    known_mesh,
     local_dim,
     mesh_dims,
     needed_mesh,
@@ -39,7 +40,7 @@ from axe_eq.layout.notation.sharding import (
     place,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
+from axe_eq.layout.notation.text import Context, Reader, build, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -49,7 +50,7 @@ Values = NDArray[np.int64]
 
 class _Shard(NamedTuple):
     dim: int
-    split_factor: int
+    split_factor: int = 1
 
     def __str__(self) -> str:
         if self.split_factor == 1:
@@ -61,21 +62,14 @@ _Placement = _Shard | None
 
 
 @v_args(inline=True)
-class _Placements(Transformer[Token, Any]):
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def shard(self, dim: int, split_factor: int = 1) -> _Shard:
-        return _Shard(dim, split_factor)
+class _Placements(Reader):
+    shard = _Shard
 
     def replicate(self) -> str:
         return "R"
 
     def partial(self, arguments: Token) -> str:
         return f"Partial{arguments}"
-
-    def start(self, *placements: _Shard | str | None) -> list[_Shard | str]:
-        return [placement for placement in placements if placement is not None]
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -284,9 +278,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    mesh = context.mesh
-    if mesh is None:
-        raise refusal("dtensor", layout, "the devices are not known", spelling().mesh)
+    mesh = known_mesh("dtensor", layout, context)
     shape = given_shape(layout, context) or ()
     try:
         dims = mesh_dims("dtensor", layout, context, mesh)

@@ -1,7 +1,7 @@
 """HLO shardings: ``{devices=[2,1,2]<=[4] last_tile_dim_replicate}``, explicit lists, tuples.
 
 Blocks have ``ceil(extent / tiles)`` elements. A tile assignment ``<=[d]T(p)`` is the iota of shape
-d, transposed by p. Shardings that name the dims of a mesh become tile assignments (hlo_mesh).
+d, transposed by p. Shardings that name the dims of a mesh become tile assignments.
 
 Source: GSPMD (Xu et al., 2021), sec. 3; the texts of ``xla::HloSharding``.
 """
@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 from numpy.typing import NDArray
 
 from axe_eq.errors import NotationError, SearchError
@@ -21,7 +21,7 @@ from axe_eq.layout.normal.recover_iters import NoIters, from_table
 from axe_eq.layout.normal.tables import from_points, steps_of
 from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
 from axe_eq.layout.notation.hlo_blocks import filled, find_blocks
-from axe_eq.layout.notation.hlo_mesh import Axes, AxisPart, Dim, tile_assignment
+from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
 from axe_eq.layout.notation.sharding import (
     LocalDim,
     confirmed,
@@ -32,7 +32,16 @@ from axe_eq.layout.notation.sharding import (
     sharded_dims,
     split,
 )
-from axe_eq.layout.notation.text import Context, build, check_product, parse, refusal, refuse
+from axe_eq.layout.notation.text import (
+    Context,
+    Reader,
+    build,
+    check_product,
+    given,
+    parse,
+    refusal,
+    refuse,
+)
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.value.layout import Layout
@@ -40,12 +49,14 @@ from axe_eq.layout.value.mesh import Mesh
 
 MAX_DEVICES = 1 << 20
 
+Table = NDArray[np.int64]
+
 
 class _Tiled(NamedTuple):
     """A tile assignment: `tile` devices per dim, the last `copies` dims replicate."""
 
     tile: tuple[int, ...]
-    devices: NDArray[np.int64]
+    devices: Table
     copies: int
 
 
@@ -68,25 +79,14 @@ _Sharding = Any  # a name, _Maximal, _Everywhere, _Tiled or a list of shardings
 
 
 @v_args(inline=True)
-class _Shardings(Transformer[Token, Any]):
+class _Shardings(Reader):
+    ints = axis = mesh = staticmethod(given)
+    named = str
+    iota, maximal, part = _Iota, _Maximal, Part
+
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
-
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def ints(self, *items: int) -> tuple[int, ...]:
-        return items
-
-    def iota(self, dims: tuple[int, ...], permutation: tuple[int, ...] | None) -> _Iota:
-        return _Iota(dims, permutation)
-
-    def named(self, name: Token) -> str:
-        return str(name)
-
-    def maximal(self, device: int) -> _Maximal:
-        return _Maximal(device)
 
     def replicated(self) -> int:
         return 1
@@ -107,43 +107,36 @@ class _Shardings(Transformer[Token, Any]):
     ) -> _Tiled:
         return _checked(self.text, tile, devices, sum(copies))
 
-    def STRING(self, token: Token) -> str:
-        return token[1:-1]
-
-    def axis(self, name: str, extent: int) -> tuple[str, int]:
-        return name, extent
-
-    def part(self, name: str, pre: int | None, size: int | None) -> AxisPart:
-        return AxisPart(name, pre, size)
-
-    def dim(self, *parts: AxisPart | Token | None) -> Dim:
-        named = tuple(part for part in parts if isinstance(part, AxisPart))
+    def dim(self, *parts: Part | Token | None) -> Dim:
+        named = tuple(part for part in parts if isinstance(part, Part))
         return Dim(named, any(isinstance(part, Token) for part in parts))
-
-    def mesh(self, *axes: tuple[str, int]) -> tuple[tuple[str, int], ...]:
-        return axes
 
     def ids(self, devices: tuple[int, ...] | _Iota) -> tuple[int, ...] | _Iota:
         return devices
 
-    def axes(self, kind: Token, *parts: AxisPart | None) -> tuple[AxisPart, ...]:
-        found = tuple(part for part in parts if part is not None)
+    def axes(self, kind: Token, *parts: Part | None) -> tuple[Part, ...]:
+        found = given(*parts)
         if found and kind != "replicated":
             _refuse(self.text, f"mesh dims {kind}", "replicated ones: only that is a place")
         return found
 
     def on_mesh(self, mesh: Any, ids: Any, *items: Any) -> _Tiled | _Everywhere:
-        axes = _mesh(self.text, mesh, ids)
+        extents, devices = _mesh(self.text, mesh, ids)
         dims = [item for item in items if isinstance(item, Dim)]
         others = [part for item in items if type(item) is tuple for part in item]
-        tile, table = tile_assignment(self.text, axes, dims, others)
-        return _Tiled(tile, table, 1) if dims else _Everywhere(len(table))
+        pieces, own = pieces_of("hlo_sharding", self.text, extents, dims, others, "'")
+        ordered = [piece for mine in own for piece in mine]
+        rest = [piece for piece in pieces if piece not in ordered]
+        order = [pieces.index(piece) for piece in [*ordered, *rest]]
+        table = devices.reshape([piece.extent for piece in pieces]).transpose(order).reshape(-1)
+        tile = [prod(piece.extent for piece in mine) for mine in (*own, rest)]
+        return _Tiled(tuple(tile), table, 1) if dims else _Everywhere(len(table))
 
     def everywhere(
         self, mesh: Any, ids: Any, kind: Token, _metadata: Token | None = None
     ) -> _Sharding:
-        axes = _mesh(self.text, mesh, ids)
-        return _Everywhere(len(axes.devices)) if kind == "replicated" else str(kind)
+        _, devices = _mesh(self.text, mesh, ids)
+        return _Everywhere(len(devices)) if kind == "replicated" else str(kind)
 
     def several(self, *shardings: _Sharding | None) -> list[_Sharding]:
         return [sharding for sharding in shardings if sharding is not None]
@@ -224,8 +217,8 @@ def _check_devices(text: str, count: int, context: Context) -> None:
         _refuse(text, f"{count} devices", f"the mesh's {context.mesh.size}")
 
 
-def _mesh(text: str, axes: Sequence[Any], devices: Any) -> Axes:
-    """The mesh of a text: its dims, and its device ids where it lists them."""
+def _mesh(text: str, axes: Sequence[Any], devices: Any) -> tuple[dict[str, int], Table]:
+    """The mesh of a text: its dims by name, slow to fast, and its devices in that order."""
     extents = dict(axes)
     if len(extents) < len(axes):
         _refuse(text, f"mesh dims {', '.join(repr(name) for name, _ in axes)}", "each name once")
@@ -235,7 +228,7 @@ def _mesh(text: str, axes: Sequence[Any], devices: Any) -> Axes:
     table = _checked(text, tile, devices, 0).devices
     if table.max() >= len(table):
         _refuse(text, f"device_ids {_some(table)}", "each of 0 to n - 1 once")
-    return Axes(extents, table)
+    return extents, table
 
 
 def _whole(shape: Sequence[int], replica: Iters, offset: dict[str, int] | None = None) -> Layout:
@@ -263,7 +256,7 @@ def _checked(
     return _Tiled(tile, np.array(devices, dtype=np.int64), copies)
 
 
-def _iota(text: str, iota: _Iota, count: int) -> NDArray[np.int64]:
+def _iota(text: str, iota: _Iota, count: int) -> Table:
     order = iota.permutation or tuple(range(len(iota.dims)))
     check_product("hlo_sharding", text, iota.dims)
     if prod(iota.dims) != count:
@@ -297,7 +290,7 @@ def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layou
 
 
 def _strided(
-    shape: Sequence[int], counts: Sequence[int], groups: NDArray[np.int64], axis: str
+    shape: Sequence[int], counts: Sequence[int], groups: Table, axis: str
 ) -> Layout | None:
     """The layout of tiles whose devices follow strides per dim, one row of copies per tile."""
     if (groups - groups[:, :1] != groups[0] - groups[0, 0]).any():
@@ -314,7 +307,7 @@ def _strided(
 
 
 def _decided(
-    shape: Sequence[int], counts: Sequence[int], groups: NDArray[np.int64], axis: str
+    shape: Sequence[int], counts: Sequence[int], groups: Table, axis: str
 ) -> Layout | None:
     """The layout found by enumerating the elements; None if there are too many."""
     if prod(shape) * groups.shape[1] > MAX_DECIDED:
@@ -343,7 +336,7 @@ def _cut_dims(
     return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
 
 
-def _some(devices: Sequence[int] | NDArray[np.int64]) -> str:
+def _some(devices: Sequence[int] | Table) -> str:
     return ",".join(map(str, devices[:16])) + (",..." if len(devices) > 16 else "")
 
 
@@ -432,7 +425,7 @@ def _maximal(
     return confirmed("hlo_sharding", layout, again, f"{{maximal device={device}}}")
 
 
-def _assigned(layout: Layout, shape: tuple[int, ...], axis: str, table: NDArray[np.int64]) -> str:
+def _assigned(layout: Layout, shape: tuple[int, ...], axis: str, table: Table) -> str:
     """The text of a tile assignment, once that is known to mean the layout."""
     sharding = _Tiled(table.shape, table.reshape(-1), 1)
     text = _text(sharding)
@@ -455,7 +448,7 @@ def _text(sharding: _Tiled) -> str:
     return f"{{devices=[{_ints(tile)}]{_devices(sharding.devices)}{suffix}}}"
 
 
-def _devices(table: NDArray[np.int64]) -> str:
+def _devices(table: Table) -> str:
     try:
         iters = from_table({DEFAULT_AXIS: table})
     except NoIters:
@@ -470,5 +463,5 @@ def _devices(table: NDArray[np.int64]) -> str:
     return f"<=[{_ints(dims)}]T({_ints(order)})"
 
 
-def _ints(values: Sequence[int] | NDArray[np.int64]) -> str:
+def _ints(values: Sequence[int] | Table) -> str:
     return ",".join(map(str, values))

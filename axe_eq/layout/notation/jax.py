@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.sharding import (
     MeshDigit,
     confirmed,
+    known_mesh,
     mesh_dims,
     mesh_tiles,
     needed_mesh,
@@ -27,7 +28,7 @@ from axe_eq.layout.notation.sharding import (
     unused_replicas,
 )
 from axe_eq.layout.notation.spec_search import Names, find_names
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
+from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refusal, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
@@ -45,12 +46,8 @@ class _Said(NamedTuple):
 
 
 @v_args(inline=True)
-class _Entries(Transformer[Token, Any]):
-    def STRING(self, token: Token) -> str:
-        return token[1:-1]
-
-    def names(self, *names: str | None) -> Names:
-        return tuple(name for name in names if name is not None)
+class _Entries(Reader):
+    names = axis = mesh = staticmethod(given)
 
     def unconstrained(self) -> str:
         return "UNCONSTRAINED"
@@ -58,17 +55,8 @@ class _Entries(Transformer[Token, Any]):
     def keyword(self, name: Token, names: Names | None) -> _Keyword:
         return _Keyword(str(name), names or ())
 
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def axis(self, name: str, extent: int) -> tuple[str, int]:
-        return name, extent
-
     def field(self, *_: Any) -> None:
         return None  # axis types and memory kinds say nothing of places
-
-    def mesh(self, *axes: tuple[str, int] | None) -> tuple[tuple[str, int], ...]:
-        return tuple(axis for axis in axes if axis is not None)
 
     def spec(self, *entries: Names | str | _Keyword | None) -> list[Names | str | _Keyword]:
         return [entry for entry in entries if entry is not None]
@@ -137,12 +125,7 @@ def sharded(
     used: set[str] = set()
     for name in (name for names in dims for name in names):
         if name not in mesh.shape:
-            refuse(
-                notation,
-                text,
-                f"unknown mesh dim {name!r}",
-                f"one of {', '.join(mesh.shape)}",
-            )
+            refuse(notation, text, f"unknown mesh dim {name!r}", f"one of {', '.join(mesh.shape)}")
         if name in used:
             refuse(notation, text, f"mesh dim {name!r} twice", "once")
         used.add(name)
@@ -158,9 +141,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    if context.mesh is None:
-        raise refusal("jax", layout, "the devices are not known", spelling().mesh)
-    return written("jax", layout, context, context.mesh, _spec)
+    return written("jax", layout, context, known_mesh("jax", layout, context), _spec)
 
 
 def written(

@@ -9,12 +9,12 @@ Source: Axe, sec. 2.2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from axe_eq.layout.notation.common import without_box, without_swizzle
-from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, zip_iters
+from axe_eq.layout.notation.text import Context, Reader, build, fit, given, parse, refuse, zip_iters
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter
 from axe_eq.layout.value.layout import Layout
 
@@ -28,18 +28,11 @@ class _Part(NamedTuple):
 
 
 @v_args(inline=True)
-class _Parts(Transformer[Token, Any]):
-    def INT(self, token: Token) -> int:
-        return int(token)
+class _Parts(Reader):
+    row = rows = staticmethod(given)
 
     def entry(self, number: int, axis: Token | None = None) -> tuple[int, str | None]:
         return number, None if axis is None else str(axis)
-
-    def row(self, *entries: tuple[int, str | None] | None) -> Row:
-        return tuple(entry for entry in entries if entry is not None)
-
-    def rows(self, extents: Row, strides: Row) -> tuple[Row, Row]:
-        return extents, strides
 
     def shard(self, rows: tuple[Row, Row]) -> _Part:
         return _Part("D", *rows)
@@ -49,9 +42,6 @@ class _Parts(Transformer[Token, Any]):
 
     def offset(self, entry: tuple[int, str | None]) -> _Part:
         return _Part("O", (), (entry,))
-
-    def start(self, *parts: _Part) -> tuple[_Part, ...]:
-        return parts
 
 
 def read(text: str, context: Context) -> Layout:

@@ -70,12 +70,7 @@ _TABLE = (
         systems=("cutlass",),
     ),
     Notation(
-        "xla",
-        "XLA shapes with layouts",
-        "f32[15,130]{1,0:T(8,128)}",
-        xla.read,
-        xla.write,
-        xla.dims,
+        "xla", "XLA shapes with layouts", "f32[15,130]{1,0:T(8,128)}", xla.read, xla.write, xla.dims
     ),
     Notation(
         "hlo_sharding",

@@ -16,12 +16,7 @@ from axe_eq.layout.normal import chains
 from axe_eq.layout.normal.decide import same_map
 from axe_eq.layout.normal.ladders import Field, Ladder, joined, of_block
 from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
-from axe_eq.layout.notation.common import (
-    given_shape,
-    settled,
-    with_one_box,
-    without_swizzle,
-)
+from axe_eq.layout.notation.common import given_shape, settled, with_one_box, without_swizzle
 from axe_eq.layout.notation.text import Context, refusal, refuse, spelling
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.check import make_offsets
@@ -110,6 +105,17 @@ def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
     """
     if context.mesh is None:
         refuse(notation, text, "says nothing of the devices", spelling().mesh)
+    return context.mesh
+
+
+def known_mesh(notation: str, layout: Layout, context: Context) -> Mesh:
+    """The caller's mesh, for a writer.
+
+    Raises:
+        NotationError: there is none.
+    """
+    if context.mesh is None:
+        raise refusal(notation, layout, "the devices are not known", spelling().mesh)
     return context.mesh
 
 

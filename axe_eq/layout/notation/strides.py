@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import gcd
 from typing import Any, NoReturn
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from axe_eq.layout.notation.common import (
     blocks_of,
@@ -18,7 +18,17 @@ from axe_eq.layout.notation.common import (
     without_replica,
     without_swizzle,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling, zip_iters
+from axe_eq.layout.notation.text import (
+    Context,
+    Reader,
+    build,
+    given,
+    parse,
+    refusal,
+    refuse,
+    spelling,
+    zip_iters,
+)
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 
@@ -28,12 +38,8 @@ _BYTES = {"byte_strides": "strides", "byte_offset": "offset"}
 
 
 @v_args(inline=True)
-class _Fields(Transformer[Token, Any]):
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def ints(self, *items: int | None) -> tuple[int, ...]:
-        return tuple(item for item in items if item is not None)
+class _Fields(Reader):
+    ints = staticmethod(given)
 
     def field(self, key: Token, value: Any) -> tuple[str, Any]:
         return _KEYS.get(key, str(key)), value
@@ -42,9 +48,6 @@ class _Fields(Transformer[Token, Any]):
         self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int | None
     ) -> tuple[tuple[str, Any], ...]:
         return ("shape", shape), ("strides", strides), ("offset", offset or 0)
-
-    def start(self, *fields: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
-        return fields
 
 
 def read(text: str, context: Context) -> Layout:

@@ -14,7 +14,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, NoReturn
 
-from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, v_args
 from lark.exceptions import UnexpectedToken, VisitError
 
 from axe_eq.errors import AxeError, LayoutError, NotationError
@@ -228,6 +228,23 @@ def check_text(notation: str, text: str) -> None:
 
 
 # ---- parsing ------------------------------------------------------------------------------------
+
+
+def given(*items: Any) -> tuple[Any, ...]:
+    """The items of a list that a text has; the parser puts None where optional ones are missing."""
+    return tuple(item for item in items if item is not None)
+
+
+@v_args(inline=True)
+class Reader(Transformer[Token, Any]):
+    """What most grammars share: integers, names in quotes, and a start with several children."""
+
+    INT: Any = int
+    start: Any = staticmethod(given)
+
+    def STRING(self, token: Token) -> str:
+        """A name without its quotes."""
+        return token[1:-1]
 
 
 @cache

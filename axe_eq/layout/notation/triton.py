@@ -20,6 +20,7 @@ from axe_eq.layout.notation.text import Context, build, refusal, refuse
 from axe_eq.layout.notation.triton_encodings import THREADS, Linear, linear_of
 from axe_eq.layout.notation.triton_text import Bases, Vector, understood
 from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.indexing import unflatten
 from axe_eq.layout.value.iters import Iter
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.swizzle import MAX_BIT, Swizzle
@@ -165,7 +166,7 @@ def write(layout: Layout, context: Context) -> str:
     bases: dict[str, list[Vector]] = {}
     for axis, held in _axis_bits(layout).items():
         bases[_DIMS.get(axis, axis)] = [
-            _unflat(flat, shape) for flat in _axis_bases(layout, axis, held)
+            unflatten(flat, shape) for flat in _axis_bases(layout, axis, held)
         ]
     if set(bases) <= set(THREADS):
         fields = (f"{name} = {_vectors(bases.get(name, []))}" for name in THREADS)
@@ -218,14 +219,6 @@ def _xor(values: Iterator[int]) -> int:
     for value in values:
         total ^= value
     return total
-
-
-def _unflat(flat: int, shape: Sequence[int]) -> Vector:
-    entries: list[int] = []
-    for extent in reversed(shape):
-        flat, entry = divmod(flat, extent)
-        entries.insert(0, entry)
-    return tuple(entries)
 
 
 def _vectors(vectors: Sequence[Vector]) -> str:

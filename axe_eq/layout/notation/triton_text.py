@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, NoReturn
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
-from axe_eq.layout.notation.text import parse, refuse
+from axe_eq.layout.notation.text import Reader, given, parse, refuse
 
 Vector = tuple[int, ...]
 
@@ -56,34 +56,13 @@ class Said(NamedTuple):
 
 
 @v_args(inline=True)
-class _Texts(Transformer[Token, Any]):
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def vector(self, *items: Any) -> tuple[Any, ...]:
-        return tuple(item for item in items if item is not None)
-
-    def word(self, name: Token) -> str:
-        return str(name)
-
-    def alias(self, name: Token) -> Alias:
-        return Alias(str(name))
-
-    def field(self, name: Token, value: Any) -> tuple[str, Any]:
-        return str(name), value
-
-    def interval(self, length: int, padding: int) -> tuple[int, int]:
-        return length, padding
-
-    def padding(self, *intervals: Any) -> list[tuple[int, int]]:
-        return [interval for interval in intervals if interval is not None]
+class _Texts(Reader):
+    vector = field = interval = padding = staticmethod(given)
+    word, alias, definition = str, Alias, Definition
 
     def encoding(self, name: Token, padding: Any, *fields: Any) -> Encoding:
         given = dict(field for field in fields if field is not None)
         return Encoding(name.partition(".")[2], given, tuple(padding or ()))
-
-    def definition(self, name: Token, encoding: Encoding) -> Definition:
-        return Definition(str(name), encoding)
 
     def typed(self, shaped: Token, value: Any, *_: Any) -> Said:
         return Said(value, tuple(int(extent) for extent in shaped.split("x")[:-1]))
@@ -100,9 +79,6 @@ class _Texts(Transformer[Token, Any]):
     def printed(self, *items: Basis | int | None) -> Bases:
         lines = tuple(item for item in items if isinstance(item, Basis))
         return Bases(lines, tuple(item for item in items if isinstance(item, int)))
-
-    def start(self, *items: Any) -> list[Any]:
-        return [item for item in items if item is not None]
 
 
 def understood(text: str) -> Said:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple, NoReturn
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout.normal import chains
@@ -24,9 +24,11 @@ from axe_eq.layout.notation.common import (
 )
 from axe_eq.layout.notation.text import (
     Context,
+    Reader,
     build,
     check_count,
     check_product,
+    given,
     parse,
     refusal,
     refuse,
@@ -60,21 +62,14 @@ class _Shape(NamedTuple):
 
 
 @v_args(inline=True)
-class _Shapes(Transformer[Token, Any]):
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def dims(self, *dims: int | str | None) -> tuple[int | str, ...]:
-        return tuple(dim for dim in dims if dim is not None)
+class _Shapes(Reader):
+    dims = ints = staticmethod(given)
 
     def dynamic(self, bound: int | None = None) -> str:
         return "?" if bound is None else f"<={bound}"
 
     def combine(self) -> int:
         return COMBINE
-
-    def ints(self, *items: int | None) -> tuple[int, ...]:
-        return tuple(item for item in items if item is not None)
 
     def property(self, key: Token, *values: Any) -> tuple[str, Any]:
         return key.partition("(")[0], values

@@ -8,16 +8,16 @@ Source: XLA, "Tiled layout"; that repeated tiles reach every order of digits is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.layout.normal.chains import ladder_of
-from axe_eq.layout.normal.ladders import Field, Ladder, iters_of, split
+from axe_eq.layout.normal.ladders import Ladder, iters_of, split
 from axe_eq.layout.normal.nested_boxes import Stage
 from axe_eq.layout.notation.cells import Cell, cells_of, cut
 from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_TRIED, find_steps, widened
@@ -113,14 +113,14 @@ def _find_behind(layout: Layout, shape: Sequence[int], wrong: str) -> tuple[_Arr
     found = find_steps(table, shape, partial(_is_placed, layout.size))
     if found is None:
         raise TilingError(f"{wrong}, and no tiles are found in {MAX_TRIED} tables")
-    array = _find_nested(layout.size, found.ladder, [shape[dim] for dim in found.order])
+    array = _find_nested(found.ladder, [shape[dim] for dim in found.order])
     return array._replace(dims=found.order), list(found.steps)
 
 
 def _is_placed(size: int, ladder: Ladder) -> bool:
     """Whether the digits of a ladder lie one behind another."""
     try:
-        _find_nested(size, ladder, (size,))
+        _find_nested(ladder, (size,))
     except TilingError:
         return False
     return True
@@ -135,43 +135,54 @@ def _places(layout: Layout) -> NDArray[np.int64]:
 
 def _find_array(cells: Sequence[Cell], shape: Sequence[int]) -> _Array:
     """Groups the dimensions so that no digit crosses a group, and lists all digits."""
+    groups, shares = _grouped(list(cells), shape, cut)
+    strides: list[tuple[int, _Digit]] = []
+    for group, share in enumerate(shares):
+        radix = 1
+        for cell in reversed(share):
+            lower = radix
+            for extent, stride, _ in reversed(trim(cell.valid, it.fuse(cell.block))):
+                strides.append((stride, _Digit(group, lower, extent, extent)))
+                lower *= extent
+            radix *= cell.valid
+    return _Array(groups, *_placed(strides))
+
+
+def _grouped(
+    rest: Any, shape: Sequence[int], halve: Callable[[Any, tuple[int, int]], Sequence[Any] | None]
+) -> tuple[tuple[tuple[int, ...], ...], list[Any]]:
+    """The smallest groups of dimensions at whose boundaries digits are cut, and their digits.
+
+    Args:
+        rest: all digits.
+        shape: the dimensions.
+        halve: the slow and the fast ones of some digits, by how many values they have; None where
+            one crosses.
+    """
     groups: list[tuple[int, ...]] = []
-    shares: list[list[Cell]] = []
-    rest, begin, end = list(cells), len(shape) - 1, len(shape)
+    shares: list[Any] = []
+    begin, end = len(shape) - 1, len(shape)
     while end:
-        pieces = cut(rest, (prod(shape[:begin]), prod(shape[begin:end])))
+        pieces = halve(rest, (prod(shape[:begin]), prod(shape[begin:end])))
         if pieces is None and begin:
             begin -= 1
             continue
-        rest, share = pieces if pieces is not None else ([], rest)
+        rest, share = pieces if pieces is not None else (rest[:0], rest)
         groups.insert(0, tuple(shape[begin:end]))
         shares.insert(0, share)
         begin, end = begin - 1, begin
-    digits, gap = _find_digits(shares)
-    return _Array(tuple(groups), digits, gap)
+    return tuple(groups), shares
 
 
-def _find_nested(size: int, ladder: Ladder, shape: Sequence[int]) -> _Array:
+def _find_nested(ladder: Ladder, shape: Sequence[int]) -> _Array:
     """`_find_array` of boxes in boxes: digits whose levels need not divide each other."""
-    rest = ladder
-    groups: list[tuple[int, ...]] = []
-    fields: list[Field] = []
-    begin, end = len(shape) - 1, len(shape)
-    while end:
-        halves = split(prod(shape[:end]), rest, (prod(shape[:begin]), prod(shape[begin:end])))
-        if halves is None:  # at 0 there always are
-            begin -= 1
-            continue
-        rest, fast = halves
-        groups.insert(0, tuple(shape[begin:end]))
-        fields.insert(0, (prod(shape[begin:end]), fast))
-        begin, end = begin - 1, begin
+    groups, shares = _grouped(ladder, shape, lambda rest, two: split(prod(two), rest, two))
     strides: list[tuple[int, _Digit]] = []
-    for group, (extent, own) in enumerate(fields):
-        counts = iters_of(extent, own)
+    for group, (extents, own) in enumerate(zip(groups, shares, strict=True)):
+        counts = iters_of(prod(extents), own)
         for (level, stride, _), (count, _, _) in zip(own, counts, strict=True):
             strides.append((stride, _Digit(group, level, count, count)))
-    return _Array(tuple(groups), *_placed(strides))
+    return _Array(groups, *_placed(strides))
 
 
 def _find_chain(layout: Layout, shape: Sequence[int]) -> tuple[_Array, list[_Inner]]:
@@ -184,7 +195,7 @@ def _find_chain(layout: Layout, shape: Sequence[int]) -> tuple[_Array, list[_Inn
         return _find_array(cells_of(layout), shape), []
     ladder = ladder_of(layout)
     if ladder is not None:
-        return _find_nested(layout.size, ladder, shape), []
+        return _find_nested(ladder, shape), []
     assert layout.box is not None
     assert layout.padded is not None
     stages = [Stage(layout.box, layout.padded), *layout.inner]
@@ -202,19 +213,6 @@ def _find_stage(stage: Stage, shape: Sequence[int] | None = None) -> _Array:
         block = (extent, prod(stage.padded[dim + 1 :]), DEFAULT_AXIS)
         cells[order[dim]] = Cell(extent, (block,) if extent > 1 else ())
     return _find_array(cells, (prod(stage.box),) if shape is None else shape)
-
-
-def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], int]:
-    strides: list[tuple[int, _Digit]] = []
-    for group, cells in enumerate(shares):
-        radix = 1
-        for cell in reversed(cells):
-            lower = radix
-            for extent, stride, _ in reversed(trim(cell.valid, it.fuse(cell.block))):
-                strides.append((stride, _Digit(group, lower, extent, extent)))
-                lower *= extent
-            radix *= cell.valid
-    return _placed(strides)
 
 
 def _placed(strides: list[tuple[int, _Digit]]) -> tuple[tuple[_Digit, ...], int]:

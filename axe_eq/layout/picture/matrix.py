@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout.value.check import check_admitted
+from axe_eq.layout.value.indexing import unflatten
 from axe_eq.layout.value.layout import Layout
 
 MOST = 64  # rows and columns that are drawn one by one
@@ -89,11 +90,7 @@ def _around(place: int, extent: int, most: int) -> range:
 
 
 def _digits(index: int, extents: Sequence[int]) -> str:
-    found: list[int] = []
-    for extent in reversed(extents):
-        index, digit = divmod(index, extent)
-        found.insert(0, digit)
-    return ",".join(map(str, found))
+    return ",".join(map(str, unflatten(index, extents)))
 
 
 def _multiples(places: range, of: int) -> frozenset[int]:

@@ -12,15 +12,7 @@ from axe_eq.layout.algebra.composition import compose
 from axe_eq.layout.algebra.products import direct_sum, tile
 from axe_eq.layout.normal.nested_boxes import check_order
 from axe_eq.layout.symbolic import terms as t
-from axe_eq.layout.symbolic.polynomial import (
-    ONE,
-    ZERO,
-    Polynomial,
-    fraction,
-    parse,
-    poly,
-    product,
-)
+from axe_eq.layout.symbolic.polynomial import ONE, ZERO, Polynomial, fraction, parse, poly, product
 from axe_eq.layout.symbolic.shapes import (
     integers,
     read_perm,
@@ -202,13 +194,8 @@ def _wider(range_: Range, axis: str, reach: Polynomial, *, shift: bool = False) 
     if range_ is None or not (reach.at_least(0) or (-reach).at_least(0)):
         return None
     low, high = range_.get(axis, (ZERO, ZERO))
-    up = reach.at_least(0)
-    both = (
-        (low + reach, high + reach)
-        if shift
-        else (low + (ZERO if up else reach), high + (reach if up else ZERO))
-    )
-    return {**range_, axis: both}
+    down, up = (ZERO, reach) if reach.at_least(0) else (reach, ZERO)
+    return {**range_, axis: (low + reach, high + reach) if shift else (low + down, high + up)}
 
 
 def _copy(extent: int | str, stride: int | str, axis: str, rest: Part) -> Part:
@@ -233,13 +220,8 @@ def _both(a: Range, b: Range) -> Range:
     if a is None or b is None:
         return None
     none = (ZERO, ZERO)
-    return {
-        axis: (
-            a.get(axis, none)[0] + b.get(axis, none)[0],
-            a.get(axis, none)[1] + b.get(axis, none)[1],
-        )
-        for axis in {*a, *b}
-    }
+    ends = {axis: (a.get(axis, none), b.get(axis, none)) for axis in {*a, *b}}
+    return {axis: (one[0] + two[0], one[1] + two[1]) for axis, (one, two) in ends.items()}
 
 
 def _spans(text: str) -> None:
@@ -508,15 +490,10 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.Inverse: _inverse,
     t.Scale: _scale,
     t.Spans: _spans,
-    t.SpanOf: lambda of: None,
-    t.SpanOfIters: lambda of: None,
-    t.SpanOfCopies: lambda of: None,
-    t.SpanSum: lambda a, b: None,
-    t.SpanProduct: lambda a, b: None,
-    t.Footprint: lambda box, of: None,
-    t.ShapeIs: lambda text: _shape(text),
+    t.ShapeIs: _shape,
     t.CommonRefinement: _refine,
-    t.Aliasing: lambda of: None,
-    t.Injective: lambda: None,
-    t.Clashing: lambda x, y: None,
-}
+    **dict.fromkeys(
+        (t.SpanOf, t.SpanOfIters, t.SpanOfCopies, t.SpanSum, t.SpanProduct, t.Footprint,
+         t.Aliasing, t.Injective, t.Clashing), lambda *_: None,
+    ),
+}  # fmt: skip

@@ -198,10 +198,7 @@ def _added(a: Totals, shape: Sequence[int], b: Totals, other: Sequence[int]) -> 
     if (prod(shape), prod(other)) != (len(a), len(b)):
         _none("shape")
     return tuple(
-        Total(
-            frozenset(sums(a[x].known, b[y].known)),
-            tuple(sorted(a[x].parts + b[y].parts)),
-        )
+        Total(frozenset(sums(a[x].known, b[y].known)), tuple(sorted(a[x].parts + b[y].parts)))
         for x, y in factor_pairs(tuple(shape), tuple(other))
     )
 

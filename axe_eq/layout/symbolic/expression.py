@@ -20,7 +20,7 @@ from axe_eq.layout.symbolic.shapes import perm_text, region_text, shape_text, sp
 from axe_eq.layout.symbolic.show import show
 from axe_eq.layout.value.check import check_axes, check_axis, listed
 from axe_eq.layout.value.layout import Layout
-from axe_eq.rule.term import Symbol, Term, postorder
+from axe_eq.rule.term import Symbol, Term, mapped, postorder
 
 Number = int | str | Polynomial
 Shape = Sequence[Number]
@@ -215,18 +215,9 @@ def settle(terms: Sequence[Term], facts: Facts) -> list[Term]:
     Raises:
         LayoutError: a quotient of integers that is none.
     """
-    changed = [_mapped(term, lambda sub: _assumed(sub, facts)) for term in terms]
+    changed = [mapped(term, lambda sub: _assumed(sub, facts)) for term in terms]
     symbolic = bool(names_in(changed)) or any("(" in _quotients(term) for term in changed)
-    return [_mapped(term, _to_symbolic if symbolic else _to_concrete) for term in changed]
-
-
-def _mapped(term: Term, one: Any) -> Term:
-    """The term with every subterm, its arguments done, replaced."""
-    images: dict[Term, Term] = {}
-    for sub in postorder(term):
-        args = tuple(images[a] if isinstance(a, Term) else a for a in sub.args)
-        images[sub] = one(Term(sub.symbol, args))
-    return images[term]
+    return [mapped(term, _to_symbolic if symbolic else _to_concrete) for term in changed]
 
 
 def _assumed(term: Term, facts: Facts) -> Term:

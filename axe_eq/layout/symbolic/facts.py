@@ -126,10 +126,7 @@ def _read(text: object, known: dict[str, _Known]) -> None:
 
 
 def _image(
-    own: str,
-    known: _Known,
-    image: Callable[[str], Polynomial],
-    fresh: Callable[[str], Polynomial],
+    own: str, known: _Known, image: Callable[[str], Polynomial], fresh: Callable[[str], Polynomial]
 ) -> Polynomial:
     """What stands for a name of which this is known."""
     if known.equal is not None:

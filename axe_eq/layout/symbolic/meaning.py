@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise, product
 from math import prod
 from typing import Any
@@ -16,13 +17,7 @@ from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.normal.nested_boxes import check_order
 from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import parse
-from axe_eq.layout.symbolic.shapes import (
-    integers,
-    read_perm,
-    read_region,
-    read_shape,
-    read_spans,
-)
+from axe_eq.layout.symbolic.shapes import integers, read_perm, read_region, read_shape, read_spans
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.rule.term import Symbol, Term, postorder
@@ -181,7 +176,7 @@ def _insert(m: Meaning, dim: Sequence[Vector], place: int, grid: Any) -> Any:
     rank = len(grid[0])
     if not 0 <= place <= rank:
         return None
-    order = [d + 1 if d < place else 0 if d == place else d for d in range(rank + 1)]
+    order = [*range(1, place + 1), 0, *range(place + 1, rank + 1)]
     return _reorder(m, _block(m, dim, grid), ",".join(map(str, order)))
 
 
@@ -190,14 +185,18 @@ def _reorder(m: Meaning, grid: Any, text: str) -> Any:
     perm = read_perm(text)
     if len(perm) != len(shape):
         return None
-    new = tuple(shape[d] for d in perm)
+    return tuple(shape[d] for d in perm), _permuted(points, shape, perm)
+
+
+def _permuted(items: Sequence[Any], shape: Shape, perm: Sequence[int]) -> tuple[Any, ...]:
+    """The items of a shape, whose dims are put in another order."""
     found = []
-    for index in product(*map(range, new)):
+    for index in product(*(range(shape[dim]) for dim in perm)):
         old = [0] * len(shape)
         for place, dim in enumerate(perm):
             old[dim] = index[place]
-        found.append(points[flat(old, shape)])
-    return new, tuple(found)
+        found.append(items[flat(old, shape)])
+    return tuple(found)
 
 
 def flat(index: Sequence[int], shape: Sequence[int]) -> int:
@@ -301,15 +300,8 @@ def _index(point: Vector) -> int:
 def permuted_elements(m: Meaning, of: Any, shape: str, perm: str) -> Any:
     """What stands at every index after a reordering of dims; None where the shape does not fit."""
     extents, order = m.shape(shape), read_perm(perm)
-    if prod(extents) != len(of) or len(order) != len(extents):
-        return None
-    found = []
-    for index in product(*(range(extents[dim]) for dim in order)):
-        old = [0] * len(extents)
-        for place, dim in enumerate(order):
-            old[dim] = index[place]
-        found.append(of[flat(old, extents)])
-    return tuple(found)
+    fits = prod(extents) == len(of) and len(order) == len(extents)
+    return _permuted(of, extents, order) if fits else None
 
 
 def chosen_elements(m: Meaning, of: Any, shape: str, region: str) -> Any:
@@ -385,14 +377,6 @@ def _tile_of(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
         if y == 0:
             found[x] = frozenset(map(outer, image))
     return tuple(found) if _tile(m, found, _text(ratio), b, other) == a else None
-
-
-def _left(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
-    return _addend(m, a, shape, b, other, left=True)
-
-
-def _right(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
-    return _addend(m, a, shape, b, other, left=False)
 
 
 def _addend(m: Meaning, a: Any, shape: str, b: Any, other: str, *, left: bool) -> Any:
@@ -545,8 +529,8 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.Tile: _tile,
     t.DirectSum: _sum,
     t.TileOf: _tile_of,
-    t.LeftAddend: _left,
-    t.RightAddend: _right,
+    t.LeftAddend: partial(_addend, left=True),
+    t.RightAddend: partial(_addend, left=False),
     t.Compose: _compose,
     t.Inverse: _inverse,
     t.Scale: _scale,

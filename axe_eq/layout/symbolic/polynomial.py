@@ -7,6 +7,7 @@ that is not known to be exact is an atom of its own, written ``(n/8)``.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import groupby
@@ -298,6 +299,9 @@ def fraction(atom: str) -> tuple[Polynomial, Polynomial]:
 class Arithmetic(Transformer[Token, Any]):
     """Makes numbers of parsed sums, products, powers and quotients of names and integers."""
 
+    add, sub, mul, neg = operator.add, operator.sub, operator.mul, operator.neg
+    div = operator.truediv  # an atom of its own where it is no polynomial
+
     def number(self, token: Token) -> Polynomial:
         """An integer."""
         return poly(integer(token))
@@ -313,26 +317,6 @@ class Arithmetic(Transformer[Token, Any]):
     def name_pow(self, token: Token, power: Token) -> Polynomial:
         """A power of a name after a factor."""
         return name(str(token)) ** integer(power)
-
-    def neg(self, value: Polynomial) -> Polynomial:
-        """``-a``."""
-        return -value
-
-    def add(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        """``a + b``."""
-        return a + b
-
-    def sub(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        """``a - b``."""
-        return a - b
-
-    def mul(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        """``a * b``."""
-        return a * b
-
-    def div(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        """``a / b``, an atom of its own where it is no polynomial."""
-        return a / b
 
     def pow(self, a: Polynomial, power: Token) -> Polynomial:
         """``a ** 2``."""

@@ -73,10 +73,6 @@ def _factor(number: Any) -> str:
     return f"({text})" if "+" in text or "-" in text[1:] else text
 
 
-def _pair(name: str) -> Callable[..., str]:
-    return lambda a, s, b, u: f"{name}({a}, ({s}), {b}, ({u}))"
-
-
 _FORMS: dict[Symbol, Callable[..., str]] = {
     t.NoIter: lambda: "()",
     t.Iter: lambda e, s, a, r: f"({e}, {s}@{a})" + ("" if r == "()" else f" {r}"),
@@ -113,11 +109,10 @@ _FORMS: dict[Symbol, Callable[..., str]] = {
     t.Group: lambda x, s: f"group({x}, ({s}))",
     t.Permute: lambda x, s, p: f"permute({x}, ({s}), ({p}))",
     t.Slice: lambda x, s, r: f"slice({x}, ({s}), ({r}))",
-    t.Tile: _pair("tile"),
-    t.DirectSum: _pair("direct_sum"),
-    t.TileOf: _pair("tile_of"),
-    t.LeftAddend: _pair("direct_sum_left"),
-    t.RightAddend: _pair("direct_sum_right"),
+    **{
+        symbol: lambda a, s, b, u, name=name: f"{name}({a}, ({s}), {b}, ({u}))"
+        for name, symbol in t.PAIRS.items()
+    },
     t.Compose: lambda a, b: f"compose({a}, {b})",
     t.Inverse: lambda x, axes: f"inverse({x}, ({axes}))",
     t.Scale: lambda x, v: f"{v} * {x}",

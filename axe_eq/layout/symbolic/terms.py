@@ -117,6 +117,12 @@ Aliasing = Symbol("LayoutAliasing", (LAYOUT,), REPORT)
 Injective = Symbol("Injective", (), REPORT)
 Clashing = Symbol("Clashing", (INT, INT), REPORT)  # two elements on one coordinate
 
+PAIRS = {
+    "tile": Tile, "direct_sum": DirectSum, "tile_of": TileOf, "direct_sum_left": LeftAddend,
+    "direct_sum_right": RightAddend,
+}  # fmt: skip
+"""Operations on two layouts with shapes, by the names that they are called by."""
+
 LITERALS = (
     NoIter, Iter, SymIter, Here, Copy, Shift, SymCopy, SymShift, Map, Swizzled, Boxed, BoxEnd,
     BoxOrder, BoxDim, Spans, ShapeIs, Injective, Clashing,

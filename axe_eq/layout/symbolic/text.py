@@ -62,10 +62,6 @@ INT: /[0-9]+/
 %ignore /[ \t\n]+/
 """
 
-_PAIRS = {
-    "tile": t.Tile, "direct_sum": t.DirectSum, "tile_of": t.TileOf,
-    "direct_sum_left": t.LeftAddend, "direct_sum_right": t.RightAddend,
-}  # fmt: skip
 _LIKELY = re.compile(r'\s*("|sw\b|(?!box\b)[A-Za-z_]\w*\s*[\[(])')
 # A name that is no axis and no word of the axe notation: only expressions have such.
 _NAMED = re.compile(r"(?<![@\w])\d*(?!(?:S|R|sw|box|of|order|in)\b)[A-Za-z_]\w*")
@@ -163,22 +159,18 @@ def _bounds(values: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     return list(values)
 
 
-def _axes(values: tuple[Any, ...]) -> list[str]:
-    return [str(value) for value in values]
-
-
 _CALLS: dict[str, tuple[tuple[str, ...], Callable[..., ex.LayoutExpr]]] = {
     "group": (("layout", "shape"), lambda x, s: x.group(s)),
     "permute": (("layout", "shape", "perm"), lambda x, s, p: x.permute(s, _ints(p))),
     "slice": (("layout", "shape", "region"), lambda x, s, r: x.slice(s, _bounds(r))),
-    "inverse": (("layout", "axes"), lambda x, axes: x.inverse(_axes(axes))),
+    "inverse": (("layout", "axes"), lambda x, axes: x.inverse(list(map(str, axes)))),
     "compose": (("layout", "layout"), ex.composition),
     **{
         name: (
             ("layout", "shape", "layout", "shape"),
             lambda a, s, b, u, symbol=symbol: ex.pair(symbol, a, s, b, u),
         )
-        for name, symbol in _PAIRS.items()
+        for name, symbol in t.PAIRS.items()
     },
 }
 

@@ -116,7 +116,6 @@ multiply = _ring("multiply", "Product", "mul", "and")
 subtract = _binary("subtract", "Difference", "sub")
 floor_divide = _binary("floor_divide", "Quotient rounded down")
 remainder = _binary("remainder", "x1 - x2 * floor(x1 / x2)")
-pow = _binary("pow", "x1 to the x2")
 maximum = _binary("maximum", "The larger, NaN if either is")
 minimum = _binary("minimum", "The smaller, NaN if either is")
 divide = _float_binary("divide", "Quotient", "div")
@@ -140,6 +139,30 @@ bitwise_or = _ring("bitwise_or", "Bitwise or of integers", "bit_or", "or")
 bitwise_xor = _ring("bitwise_xor", "Bitwise xor of integers", "bit_xor", "xor")
 bitwise_left_shift = _binary("bitwise_left_shift", "x1 * 2**x2 of integers", "shl")
 bitwise_right_shift = _binary("bitwise_right_shift", "floor(x1 / 2**x2) of integers", "shr")
+
+
+def pow(x1: Operand, x2: Operand, /) -> Traced:
+    """x1 to the x2, element by element, broadcast against each other.
+
+    Integers to a power that is negative in the program's text are refused, as numpy does. Where an
+    array of integers holds such a power, the result is the fraction rounded towards 0.
+
+    Raises:
+        ProgramError: integers to a power that is a negative number.
+
+    Example:
+        >>> import numpy as np
+        >>> import axe_eq as axe
+        >>> from axe_eq import array as xp
+        >>> axe.run(lambda x: xp.pow(x, 3), np.array([-2, 5], "i4"))
+        array([ -8, 125], dtype=int32)
+    """
+    a, b = as_operands(x1, x2)
+    if isinstance(x2, int) and x2 < 0 and DTYPES[a.dtype].kind == "i":
+        raise ProgramError(
+            "pow", f"raises {a.dtype} to {x2}", f"a power of 0 or more, or floats: x**{x2}.0"
+        )
+    return elementwise("pow", a, b)
 
 
 def logical_not(x: Operand, /) -> Traced:
@@ -197,72 +220,12 @@ def where(condition: Operand, x1: Operand, x2: Operand, /) -> Traced:
 
 
 __all__ = [
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "ceil",
-    "clip",
-    "copysign",
-    "cos",
-    "cosh",
-    "divide",
-    "equal",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "floor_divide",
-    "greater",
-    "greater_equal",
-    "hypot",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
-    "nextafter",
-    "not_equal",
-    "positive",
-    "pow",
-    "reciprocal",
-    "remainder",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "subtract",
-    "tan",
-    "tanh",
-    "trunc",
-    "where",
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
+    "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor",
+    "ceil", "clip", "copysign", "cos", "cosh", "divide", "equal", "erf", "exp", "expm1", "floor",
+    "floor_divide", "greater", "greater_equal", "hypot", "isfinite", "isinf", "isnan", "less",
+    "less_equal", "log", "log1p", "log2", "log10", "logaddexp", "logical_and", "logical_not",
+    "logical_or", "logical_xor", "maximum", "minimum", "multiply", "negative", "nextafter",
+    "not_equal", "positive", "pow", "reciprocal", "remainder", "round", "rsqrt", "sigmoid", "sign",
+    "signbit", "sin", "sinh", "sqrt", "square", "subtract", "tan", "tanh", "trunc", "where",
 ]  # fmt: skip

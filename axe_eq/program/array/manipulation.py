@@ -19,7 +19,7 @@ from axe_eq.program.array.indexing import drop_dims, insert_dims
 from axe_eq.program.ops import join_text
 from axe_eq.program.signature import make, plain
 from axe_eq.program.traced import Operand, Traced, as_operands, as_traced, block, projection, select
-from axe_eq.program.types import promote
+from axe_eq.program.types import matched_dims, promote
 
 Axes = int | Sequence[int] | None
 
@@ -160,7 +160,7 @@ def reshape(x: Operand, /, shape: Sequence[int] | int, *, copy: bool | None = No
     operand = as_traced(x)
     wanted = _inferred(operand, wholes("shape", shape))
     old, new = operand.node.shape, tuple(map(int, wanted))
-    groups = _groups(old, new)
+    groups = matched_dims(old, new)
     operand = drop_dims(operand, [d for before, after in groups if not after for d in before])
     inserted = [d for before, after in groups if not before for d in after]
     at = 0
@@ -179,44 +179,6 @@ def _inferred(x: Traced, shape: tuple[int, ...]) -> tuple[int, ...]:
         wrong = f"{x.node.type} of {x.size} elements does not have shape {shape}"
         raise ProgramError("reshape", wrong, "extents of the same product, one of them may be -1")
     return tuple(x.size // known if e == -1 else e for e in shape)
-
-
-def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:
-    """The finest groups of old and new dims of equal size, left to right.
-
-    Unit dims that do not face a unit dim are groups without a partner, so that they are dropped or
-    inserted, not merged.
-    """
-    groups: list[tuple[list[int], list[int]]] = []
-    i = j = 0
-    while i < len(old) or j < len(new):
-        a, b = old[i : i + 1], new[j : j + 1]
-        if a == (1,) and b != (1,):
-            groups.append(([i], []))
-            i += 1
-        elif b == (1,) and a != (1,):
-            groups.append(([], [j]))
-            j += 1
-        else:
-            group = _group(old, new, i, j)
-            groups.append(group)
-            i, j = i + len(group[0]), j + len(group[1])
-    return groups
-
-
-def _group(
-    old: tuple[int, ...], new: tuple[int, ...], i: int, j: int
-) -> tuple[list[int], list[int]]:
-    before, after = [i], [j]
-    a, b = old[i], new[j]
-    while a != b:
-        if a < b:
-            before.append(before[-1] + 1)
-            a *= old[before[-1]]
-        else:
-            after.append(after[-1] + 1)
-            b *= new[after[-1]]
-    return before, after
 
 
 def _regroup(x: Traced, axis: int, count: int, extents: Sequence[int]) -> Traced:

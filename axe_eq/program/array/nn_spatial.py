@@ -52,13 +52,7 @@ def _window(out: str, inner: str, step: int, spread: int) -> str:
 
 @layer
 def conv2d(
-    x: Any,
-    weight: Any,
-    *,
-    stride: Pair = 1,
-    padding: Pair = 0,
-    dilation: Pair = 1,
-    groups: int = 1,
+    x: Any, weight: Any, *, stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1
 ) -> Any:
     """Two-dimensional convolution (cross-correlation, as layers mean it).
 

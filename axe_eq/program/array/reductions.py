@@ -167,24 +167,14 @@ def _position(x: Traced, monoid: str, axis: int | None, keepdims: bool) -> Trace
 
 
 def cumulative_sum(
-    x: Operand,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: object = None,
-    include_initial: bool = False,
+    x: Operand, /, *, axis: int | None = None, dtype: object = None, include_initial: bool = False
 ) -> Traced:
     """Sums of the elements up to each, along an axis; half types are summed in f32."""
     return _cumulative(as_traced(x), "+", axis, dtype, include_initial)
 
 
 def cumulative_prod(
-    x: Operand,
-    /,
-    *,
-    axis: int | None = None,
-    dtype: object = None,
-    include_initial: bool = False,
+    x: Operand, /, *, axis: int | None = None, dtype: object = None, include_initial: bool = False
 ) -> Traced:
     """Products of the elements up to each, along an axis."""
     return _cumulative(as_traced(x), "*", axis, dtype, include_initial)

@@ -36,12 +36,7 @@ PROGRAMS, LAYOUTS = "programs", "layouts"
 SYMBOLS: dict[str, dict[str, Symbol]] = {
     PROGRAMS: {
         s.name: s
-        for s in (
-            program_terms.In,
-            *program_terms.OPERATORS,
-            program_terms.Nil,
-            program_terms.Cons,
-        )
+        for s in (program_terms.In, *program_terms.OPERATORS, program_terms.Nil, program_terms.Cons)
     },
     LAYOUTS: {s.name: s for s in layout_terms.SYMBOLS},
 }

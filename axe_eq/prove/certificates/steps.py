@@ -14,7 +14,7 @@ from axe_eq.program.terms import VALUE, In, Op, Scan, operands
 from axe_eq.prove.certificates.certificate import LAYOUTS, Firing, Proof, Statement
 from axe_eq.prove.certificates.checker import believed, instantiate
 from axe_eq.rule.law import Instance
-from axe_eq.rule.term import Ground, Term, postorder
+from axe_eq.rule.term import Ground, Term, mapped, postorder
 
 _LONGEST = 160  # letters of an operator's text
 MOST_SEEN = 2000  # terms that the search for a chain looks at
@@ -210,11 +210,7 @@ def _neighbours(
 
 def _replaced(term: Term, one: Term, other: Term) -> Term:
     """The term with one part, wherever it occurs, replaced by another."""
-    made = {one: other}
-    for sub in postorder(term, made):
-        args = tuple(made[a] if isinstance(a, Term) else a for a in sub.args)
-        made[sub] = Term(sub.symbol, args)
-    return made[term]
+    return mapped(term, known={one: other})
 
 
 def _told(term: Term, names: dict[Term, str]) -> str:

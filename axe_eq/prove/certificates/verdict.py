@@ -208,8 +208,18 @@ class Proved:
         return f"Proved: {self.statement}"
 
 
-@dataclass(frozen=True)
-class Refuted:
+class _NotProved:
+    """A verdict that is false in a condition."""
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Refuted(_NotProved):
     """The two sides differ, certainly.
 
     >>> verdict = axe.equivalent(lambda x: x, lambda x: -x, "2:i32")
@@ -226,20 +236,14 @@ class Refuted:
     reason: str
     hint: str = ""
 
-    def __bool__(self) -> Literal[False]:
-        return False
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
-
     def __str__(self) -> str:
         lines = [f"Refuted: {self.reason}"]
         lines += [] if self.counterexample is None else [str(self.counterexample)]
         return "\n".join([*lines, *([f"note: {self.hint}"] if self.hint else [])])
 
 
-@dataclass(frozen=True)
-class Unknown:
+@dataclass(frozen=True, repr=False)
+class Unknown(_NotProved):
     """Neither proved nor refuted within the budget.
 
     >>> bool(axe.Unknown("no law joins the sides", "2.0 s"))
@@ -252,12 +256,6 @@ class Unknown:
 
     missing: Any
     budget: Any = None
-
-    def __bool__(self) -> Literal[False]:
-        return False
-
-    def __repr__(self) -> str:
-        return f"<{self}>"
 
     def __str__(self) -> str:
         spent = "" if self.budget is None else f" (budget: {self.budget})"

@@ -7,15 +7,13 @@ a statement holds for all positive integers.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
 from axe_eq.deadline import check_deadline
 from axe_eq.egraph.compile import analyses_in
 from axe_eq.egraph.phases import EXACT, GROW
-from axe_eq.egraph.session import Limits, Session
 from axe_eq.errors import ArgumentError, LayoutError, SearchError
 from axe_eq.layout import Difference, Layout, same_map
 from axe_eq.layout.symbolic import terms as t
@@ -39,10 +37,10 @@ from axe_eq.prove.certificates.verdict import (
 from axe_eq.prove.layouts.equality import compare, proved, rewrite, rules, statement
 from axe_eq.prove.layouts.normal import LayoutNormalizer
 from axe_eq.prove.layouts.rewrite import Rewriter, Rules, laws_about
-from axe_eq.prove.programs.prover import Step, certify, verdict_of
-from axe_eq.prove.programs.search import Budget, Search
+from axe_eq.prove.programs.prover import Step, proved_by
+from axe_eq.prove.programs.search import Budget, Search, opened
 from axe_eq.rule.law import Law
-from axe_eq.rule.term import Symbol, Term, postorder
+from axe_eq.rule.term import Symbol, Term, mapped, postorder
 
 SECONDS = 10.0
 MAX_ROWS = 200_000
@@ -203,22 +201,17 @@ class _Question:
     def searched(self) -> Proved | str:
         """A proof in the e-graph, or why there is none."""
         laws = _fitting(laws_of(pack for pack in self.packs if pack.exact), self.state)
-        session = _session(laws)
-        session.limits = Limits(rows=self.limits.rows, seconds=self.limits.seconds)
-        for term in (self.left, self.right):
-            session.insert(term)
-        session.union_all(self.state.assume)
-        session.close()
-        normalizer = LayoutNormalizer(session, {k: law for k, law in laws.items() if law.normal})
+        normal = {key: law for key, law in laws.items() if law.normal}
+        groups: dict[str, dict[str, Law]] = {EXACT: {}, GROW: {}}
+        for key, law in laws.items():
+            if not law.normal:
+                groups[GROW if law.expands or law.both_ways else EXACT][key] = law
+        calls = [c for group in groups.values() for w in group.values() for c in w.pattern().calls]
+        analyses = analyses_in(call.function for call in calls)
+        session = opened(self.state, groups, t.SYMBOLS, analyses, self.limits)
+        normalizer = LayoutNormalizer(session, normal)
         search = _LayoutSearch(self.state, session, normalizer, self.limits)
-        found = search.run()
-        by_name = {pack.name: pack for pack in self.packs}
-        certificate = certify(search, by_name) if found else None
-        _keep(laws, session)
-        if certificate is None:
-            return search.stopped
-        proof = certificate.proof
-        return verdict_of(certificate, proof.statement, proof.laws, by_name)
+        return proved_by(search, {pack.name: pack for pack in self.packs}) or search.stopped
 
     # -- what was missing -------------------------------------------------------------------------
 
@@ -294,14 +287,11 @@ def _enumerated(*images: Any) -> Difference | None:
 
 def _filled(term: Term, meaning: Meaning) -> Term:
     """The term with a layout for every unknown one."""
-    images: dict[Term, Term] = {}
-    for sub in postorder(term):
-        if sub.symbol is t.AnyLayout:
-            images[sub] = t.encode(meaning.layouts[sub.args[0]])
-        else:
-            args = tuple(images[a] if isinstance(a, Term) else a for a in sub.args)
-            images[sub] = Term(sub.symbol, args)
-    return images[term]
+
+    def filled(sub: Term) -> Term:
+        return t.encode(meaning.layouts[sub.args[0]]) if sub.symbol is t.AnyLayout else sub
+
+    return mapped(term, filled)
 
 
 def _partial(left: Term, right: Term) -> Term | None:
@@ -370,31 +360,3 @@ def _fitting(laws: dict[str, Law], state: Statement) -> dict[str, Law]:
 
 def _symbols(law: Law) -> set[Symbol]:
     return {sub.symbol for sub in postorder(law.pattern().left)}
-
-
-_SESSIONS: dict[tuple[str, ...], Session] = {}
-
-
-def _session(laws: dict[str, Law]) -> Session:
-    """A fresh session, or one that was used before with the same laws."""
-    session = _SESSIONS.pop(tuple(laws), None)
-    if session is not None:
-        session.rewind()
-        return session
-    groups: dict[str, dict[str, Law]] = {EXACT: {}, GROW: {}}
-    for key, law in laws.items():
-        if not law.normal:
-            groups[GROW if law.expands or law.both_ways else EXACT][key] = law
-    patterns = [law.pattern() for law in laws.values() if not law.normal]
-    analyses = analyses_in(call.function for pattern in patterns for call in pattern.calls)
-    session = Session(groups, t.SYMBOLS, analyses, record=True)
-    session.mark()
-    return session
-
-
-def _keep(laws: Iterable[str], session: Session) -> None:
-    """Keep a session; an e-graph must not leave its thread, so only the main thread does."""
-    if threading.current_thread() is threading.main_thread():
-        _SESSIONS[tuple(laws)] = session
-        while len(_SESSIONS) > 2:
-            del _SESSIONS[next(iter(_SESSIONS))]

@@ -21,11 +21,7 @@ _BUDGET = Budget(seconds=10.0)
 
 
 def disagreement(
-    a: Program,
-    b: Program,
-    *,
-    numerics: str = "real",
-    packs: Iterable[Pack] = (),
+    a: Program, b: Program, *, numerics: str = "real", packs: Iterable[Pack] = ()
 ) -> str | None:
     """Why a program is not known to compute what another does.
 

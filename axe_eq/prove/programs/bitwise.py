@@ -20,7 +20,7 @@ from axe_eq.program.meaning import cell_values, evaluate_nodes, index_views
 from axe_eq.program.node import OP, SCAN, Node, topological
 from axe_eq.program.ops import MONOIDS, cell, scan
 from axe_eq.program.signature import signature
-from axe_eq.program.types import DTYPES, Array, promote
+from axe_eq.program.types import DTYPES, Array, bits_of, promote
 from axe_eq.prove.programs.marks import full_shape, integer_poles, over, reached
 
 
@@ -44,7 +44,7 @@ def differing_bits(
     for n, (a, b) in enumerate(zip(outputs_a, outputs_b, strict=True)):
         if a in free or b in free:
             continue
-        apart = _bits(values[a]) != _bits(values[b])
+        apart = bits_of(values[a]) != bits_of(values[b])
         apart &= ~(_is_nan(values[a]) & _is_nan(values[b]))
         for side in (a, b):
             apart &= ~nobodys.get(side, np.zeros(apart.shape, bool))
@@ -52,10 +52,6 @@ def differing_bits(
             at = tuple(map(int, np.unravel_index(int(np.argmax(apart)), apart.shape)))
             return n, at, values[a][at], values[b][at]
     return None
-
-
-def _bits(array: Array) -> Array:
-    return np.ascontiguousarray(array).reshape(array.shape).view(f"u{array.dtype.itemsize}")
 
 
 def _is_nan(array: Array) -> Array:

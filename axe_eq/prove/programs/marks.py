@@ -46,10 +46,11 @@ def _strict(text: str, views: Sequence[Array], marks: Sequence[Array]) -> Array:
     """Where a mark of an operand reaches a cell."""
     if cell(text)[0].result == "last":
         return marks[0] | np.where(views[0], marks[1], marks[2])
-    return _any(marks)
+    return any_of(marks)
 
 
-def _any(marks: Sequence[Array]) -> Array:
+def any_of(marks: Sequence[Array]) -> Array:
+    """Where one of some marks is, which broadcast."""
     return np.logical_or.reduce(np.broadcast_arrays(*marks)) if len(marks) > 1 else marks[0]
 
 
@@ -68,7 +69,7 @@ def over(sig: Signature, marks: Array, full: tuple[int, ...]) -> Array:
 
 def before(node: Node, marks: Sequence[Array]) -> Array:
     """Marks of what a scan makes: those of any element up to one."""
-    return np.asarray(np.logical_or.accumulate(_any(marks), axis=scan(node.text)[1]))
+    return np.asarray(np.logical_or.accumulate(any_of(marks), axis=scan(node.text)[1]))
 
 
 def _moved(node: Node, marks: Sequence[Array]) -> Array:

@@ -103,12 +103,10 @@ def _attempt(
     left = seconds_left()
     if left is not None:  # what comes after a search that fails needs time too
         budget = replace(budget, seconds=min(budget.seconds, left / 2))
-    with begin(statement, laws, budget) as search:
-        certificate = certify(search, packs) if search.run() else None
-        if certificate is not None:
-            proof = certificate.proof
-            return verdict_of(certificate, proof.statement, proof.laws, packs)
-        return find_frontier(search.session, statement, search.stopped, search.turns)
+    search = begin(statement, laws, budget)
+    return proved_by(search, packs) or find_frontier(
+        search.session, statement, search.stopped, search.turns
+    )
 
 
 # -- certificates ----------------------------------------------------------------------------------
@@ -116,7 +114,16 @@ def _attempt(
 Step = tuple[Firing, Instance]
 
 
-def certify(search: Search, packs: Mapping[str, Pack]) -> Certificate | None:
+def proved_by(search: Search, packs: Mapping[str, Pack]) -> Proved | None:
+    """What a search proves; None where it stopped before, or its firings are no proof."""
+    certificate = _certify(search, packs) if search.run() else None
+    if certificate is None:
+        return None
+    proof = certificate.proof
+    return verdict_of(certificate, proof.statement, proof.laws, packs)
+
+
+def _certify(search: Search, packs: Mapping[str, Pack]) -> Certificate | None:
     """The certificate of a search that succeeded; None where the firings do not add up to one."""
     statement = search.statement
     steps: list[Step] = []

@@ -23,7 +23,7 @@ from axe_eq.program.node import INPUT, OP, SCAN, Node, topological
 from axe_eq.program.ops import cell, scan
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
-from axe_eq.prove.programs.marks import before, full_shape, integer_poles, over, reached
+from axe_eq.prove.programs.marks import any_of, before, full_shape, integer_poles, over, reached
 
 TOLERANCE = 1e-9
 # Operands of this size neither overflow nor underflow in one operator: an infinite result of such
@@ -114,7 +114,7 @@ def _scan(node: Node, operands: Sequence[Real]) -> Real:
 
 def _infinite(views: Sequence[Array]) -> Array:
     found = [np.isinf(v) if v.dtype.kind == "f" else np.zeros(v.shape, bool) for v in views]
-    return np.logical_or.reduce(np.broadcast_arrays(*found)) if len(found) > 1 else found[0]
+    return any_of(found)
 
 
 def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
@@ -168,8 +168,13 @@ def difference_over_reals(a: Real, b: Real, tolerance: float = TOLERANCE) -> str
     there = known & ~a.undefined & ~b.undefined
     if a.values.dtype.kind in "iub":
         return "its sides differ" if (there & (a.values != b.values)).any() else None
-    x, y = a.values.astype(np.float64), b.values.astype(np.float64)
+    far = apart(a.values, b.values, tolerance)
+    return "its sides differ over the reals" if (there & far).any() else None
+
+
+def apart(a: Array, b: Array, tolerance: float = TOLERANCE) -> Array:
+    """Where values differ by more than roundings."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
     scale = np.maximum(np.maximum(np.abs(x), np.abs(y)), 1.0)
     with np.errstate(invalid="ignore"):
-        apart = (x != y) & ~(np.abs(x - y) <= tolerance * scale)
-    return "its sides differ over the reals" if (there & apart).any() else None
+        return np.asarray((x != y) & ~(np.abs(x - y) <= tolerance * scale))

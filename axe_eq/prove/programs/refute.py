@@ -36,15 +36,7 @@ from axe_eq.prove.programs.enclose import Plan, enclose_program, plan, run
 from axe_eq.prove.programs.lifted import lifted_plan
 from axe_eq.prove.programs.region import Region, whole
 from axe_eq.prove.programs.rounded import Rounded
-from axe_eq.prove.programs.sample import (
-    ENDS,
-    PATTERNS,
-    PLAIN,
-    RANDOM,
-    SEARCHED,
-    Sample,
-    sampled,
-)
+from axe_eq.prove.programs.sample import ENDS, PATTERNS, PLAIN, RANDOM, SEARCHED, Sample, sampled
 from axe_eq.prove.programs.undefined import undefined_apart, whole_plan
 
 __all__ = ["BUDGET", "enclose_program", "find_counterexample", "refute", "reshape_program"]

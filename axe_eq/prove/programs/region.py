@@ -18,7 +18,7 @@ from axe_eq.program.node import Node
 from axe_eq.program.ops import Pull, selector
 from axe_eq.program.places import pulls
 from axe_eq.program.signature import Affine, signature
-from axe_eq.program.types import Array, ValueType
+from axe_eq.program.types import Array, ValueType, matched_dims
 
 Region = tuple[Array, ...]  # per dim, the wanted indices, ascending
 Row = Sequence[Pull | None]
@@ -192,7 +192,7 @@ def _in_order(of: ValueType, to: ValueType, region: Region) -> Source:
     """
     check_size(size(region))
     coordinates: list[Array] = []
-    for inner, outer in _same_elements(of.shape, to.shape):
+    for inner, outer in matched_dims(of.shape, to.shape):
         number = np.zeros((1,) * len(region), np.int64)
         for axis in outer:
             number = number * to.shape[axis] + along(region[axis], axis, len(region))
@@ -202,24 +202,6 @@ def _in_order(of: ValueType, to: ValueType, region: Region) -> Source:
             found.append(at)
         coordinates += reversed(found)
     return Source(tuple(coordinates), tuple(np.ones(at.shape, bool) for at in coordinates))
-
-
-def _same_elements(a: Sequence[int], b: Sequence[int]) -> list[tuple[range, range]]:
-    """Neighbouring dims of two shapes of one size that hold as many elements, as few as can be."""
-    found = []
-    begin_a = begin_b = end_a = end_b = 0
-    while end_a < len(a) or end_b < len(b):
-        n_a, n_b = math.prod(a[begin_a:end_a]), math.prod(b[begin_b:end_b])
-        if n_a < n_b or (n_a == n_b and end_b == len(b)):
-            end_a += 1
-        elif n_a > n_b or end_a == len(a):
-            end_b += 1
-        else:
-            end_a, end_b = end_a + 1, end_b + 1
-        if math.prod(a[begin_a:end_a]) == math.prod(b[begin_b:end_b]):
-            found.append((range(begin_a, end_a), range(begin_b, end_b)))
-            begin_a, begin_b = end_a, end_b
-    return found
 
 
 def _pulled(row: Row, of: ValueType, region: Region) -> Source | None:

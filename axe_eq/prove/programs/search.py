@@ -7,9 +7,7 @@ all packs takes far longer than most proofs.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from axe_eq.egraph.normal import Normalizer
@@ -19,9 +17,9 @@ from axe_eq.pack import Pack
 from axe_eq.program.terms import ARGS, OPERATORS, VALUE, Cons, In, Nil, type_of, types_of
 from axe_eq.prove.certificates.certificate import Statement
 from axe_eq.rule.law import Law
+from axe_eq.rule.term import Analysis, Symbol
 
 PHASES = (EXACT, GROW, REAL)
-_KEPT = 4  # sessions
 
 
 @dataclass(frozen=True)
@@ -103,42 +101,28 @@ class Search:
         return "time" if self.session.elapsed() > self.budget.seconds else ""
 
 
-@contextmanager
-def begin(statement: Statement, laws: Mapping[str, Law], budget: Budget) -> Iterator[Search]:
-    """A search for a proof of a statement by these laws; the session is given back at the end."""
+def begin(statement: Statement, laws: Mapping[str, Law], budget: Budget) -> Search:
+    """A search for a proof of a statement by these laws."""
     rewrites = {key: law for key, law in laws.items() if not law.normal}
     normal = {key: law for key, law in laws.items() if law.normal}
-    with _session(rewrites) as session:
-        session.limits = Limits(rows=budget.rows, seconds=budget.seconds)
-        for term in (*statement.left, *statement.right):
-            session.insert(term)
-        session.union_all(statement.given)
-        session.close()
-        yield Search(statement, session, Normalizer(session, normal), budget)
+    session = opened(statement, _by_phase(rewrites), SYMBOLS, [type_of, types_of], budget)
+    return Search(statement, session, Normalizer(session, normal), budget)
 
 
-_SESSIONS: dict[tuple[tuple[str, int], ...], Session] = {}
-
-
-@contextmanager
-def _session(laws: Mapping[str, Law]) -> Iterator[Session]:
-    """A fresh or rewound session; not kept if what happens in it raises.
-
-    An e-graph must not leave its thread, not even to be dropped, so only the main thread keeps any.
-    """
-    keeps = threading.current_thread() is threading.main_thread()
-    key = tuple((name, id(law)) for name, law in laws.items())
-    session = _SESSIONS.pop(key, None) if keeps else None
-    if session is None:
-        session = Session(_by_phase(laws), SYMBOLS, [type_of, types_of], record=True)
-        session.mark()
-    else:
-        session.rewind()
-    yield session
-    if keeps:
-        _SESSIONS[key] = session
-        while len(_SESSIONS) > _KEPT:
-            del _SESSIONS[next(iter(_SESSIONS))]
+def opened(
+    statement: Statement,
+    laws: Mapping[str, Mapping[str, Law]],
+    symbols: Sequence[Symbol],
+    analyses: Sequence[Analysis],
+    budget: Budget,
+) -> Session:
+    """An e-graph with laws by phase, both sides of a statement, and what it takes for equal."""
+    limits = Limits(rows=budget.rows, seconds=budget.seconds)
+    session = Session(laws, symbols, analyses, record=True, limits=limits)
+    session.insert_all([*statement.left, *statement.right])
+    session.union_all(statement.given)
+    session.close()
+    return session
 
 
 SYMBOLS = (In, *OPERATORS, Nil, Cons)

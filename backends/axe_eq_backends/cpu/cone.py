@@ -16,21 +16,12 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ScheduleError
-from axe_eq.program.meaning import (
-    cell_values,
-    evaluate_op,
-    evaluate_scan,
-    evaluate_sel,
-    finish,
-    lift,
-    merge,
-    moved,
-    scanned,
-)
+from axe_eq.program import meaning
 from axe_eq.program.ops import State, scan
 from axe_eq.program.types import Array
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS, Range
 from axe_eq.schedule.graph import KernelStep
+from axe_eq.walk import reached
 from axe_eq_backends.cpu.flat import Coverage, View, cut
 from axe_eq_backends.cpu.nodes import (
     Cell,
@@ -156,22 +147,16 @@ class Kernel:
             self._store(number, Tile(values[root.number], root.everything))
 
     def _needed(self) -> list[Node]:
-        found: dict[int, Node] = {}
-        stack = list(self.roots)
-        while stack:
-            node = stack.pop()
-            if node.number not in found:
-                found[node.number] = node
-                stack.extend(node.operands)
-        return [found[number] for number in sorted(found)]
+        found = reached(self.roots, lambda node: node.operands)
+        return sorted(found, key=lambda node: node.number)
 
     def _rounded(self, node: Node, operands: list[Array]) -> Array:
         if isinstance(node, Cell):
-            return evaluate_op(node.source.text, node.source.cell, operands)
+            return meaning.evaluate_op(node.source.text, node.source.cell, operands)
         if isinstance(node, Gather):
-            return moved(node.source.text, operands)
+            return meaning.moved(node.source.text, operands)
         if isinstance(node, Scan):
-            return evaluate_scan(node.source.text, operands)
+            return meaning.evaluate_scan(node.source.text, operands)
         return np.asarray(self.reads[node.number].read(node.everything), order="C")
 
     # -- tiles ------------------------------------------------------------------------------------
@@ -205,11 +190,13 @@ class Kernel:
 
     def _cell(self, node: Cell, where: Ranges, loops: Loops | None) -> Tile:
         if not node.sig.monoid:
-            value = cell_values(node.source.cell, self._views(node, where, loops))[0]
+            value = meaning.cell_values(node.source.cell, self._views(node, where, loops))[0]
             return _finished(node, where, value)
         if node.stream is None or loops is None:
             whole = (*where, *(Range(0, node.extents[d]) for d in node.sig.reduced))
-            return _finished(node, where, finish(node.sig.monoid, self._lift(node, whole, loops)))
+            return _finished(
+                node, where, meaning.finish(node.sig.monoid, self._lift(node, whole, loops))
+            )
         self._sweep(node, loops)
         return self._latest[node.number][1]
 
@@ -225,10 +212,10 @@ class Kernel:
             for n, member in enumerate(group):
                 part = self._lift(member, (*where[n], *member.reduced_ranges(chunk)), inside)
                 state = states[n]
-                states[n] = part if state is None else merge(member.sig.monoid, state, part)
+                states[n] = part if state is None else meaning.merge(member.sig.monoid, state, part)
         for member, ranges, state in zip(group, where, states, strict=True):
             assert state is not None  # extents are at least 1
-            tile = _finished(member, ranges, finish(member.sig.monoid, state))
+            tile = _finished(member, ranges, meaning.finish(member.sig.monoid, state))
             self._latest[member.number] = _key(member, loops), tile
 
     def _pending(self, node: Cell, loops: Loops) -> bool:
@@ -238,7 +225,7 @@ class Kernel:
 
     def _lift(self, node: Cell, space: Ranges, loops: Loops | None) -> State:
         views = self._views(node, space, loops)
-        return lift(node.sig.monoid, node.source.cell, views, node.sig.reduced)
+        return meaning.lift(node.sig.monoid, node.source.cell, views, node.sig.reduced)
 
     def _views(self, node: Cell, space: Ranges, loops: Loops | None) -> list[Array]:
         """The operands on this part of the index space."""
@@ -264,7 +251,7 @@ class Kernel:
             raise node.wrong(
                 f"reads {tiles[0].ranges} for {where}", f"its own box, all of axis {axis}"
             )
-        return scanned(node.source.text, [t.array for t in tiles])
+        return meaning.scanned(node.source.text, [t.array for t in tiles])
 
     # -- selectors --------------------------------------------------------------------------------
 
@@ -281,7 +268,7 @@ class Kernel:
 
     def _constant(self, node: Gather) -> Array:
         if node.number not in self._constants:
-            self._constants[node.number] = evaluate_sel(node.source.text, [])
+            self._constants[node.number] = meaning.evaluate_sel(node.source.text, [])
         return self._constants[node.number]
 
     def _pulled(self, node: Gather, where: Ranges, tiles: Sequence[Tile]) -> Array:

@@ -22,14 +22,7 @@ from axe_eq.program.meaning import array_type
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.box import UNIT_LETTERS
 from axe_eq.schedule.contents import may_alias
-from axe_eq.schedule.graph import (
-    Access,
-    BufferSpec,
-    KernelStep,
-    MoveStep,
-    ScheduleGraph,
-    SpmdStep,
-)
+from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
 from axe_eq.target import Target
 from axe_eq_backends.cpu.cone import Kernel
@@ -229,6 +222,3 @@ def _check_kernel(step: KernelStep) -> None:
                 f"loads through access {node.access}",
                 f"one of its {len(step.reads)} reads",
             )
-
-
-__all__ = ["CpuRunner", "Run", "run_schedule"]

@@ -233,13 +233,24 @@ def to_host(array: Any) -> Array:
 def flat(port: Port, array: Array) -> Array:
     """A buffer's memory with a host array in it."""
     element = DTYPES[port.dtype].numpy
-    if array.dtype != element or array.shape != port.shape:
+    shape_of = port.value if port.lies else port.shape
+    if array.dtype != element or array.shape != shape_of:
         shape = ",".join(map(str, array.shape))
-        wanted = f"{port.dtype}[{','.join(map(str, port.shape))}]"
+        wanted = f"{port.dtype}[{','.join(map(str, shape_of))}]"
         raise ArgumentError(f"argument {port.name!r}", f"is {array.dtype}[{shape}]", wanted)
     host = np.zeros(port.n_bytes // element.itemsize, element)
-    _view(host, port)[...] = array
+    if port.lies:
+        host[_places(port)] = array
+    else:
+        _view(host, port)[...] = array
     return host
+
+
+def _places(port: Port) -> Array:
+    """The element of every index of a value that no strides describe."""
+    from axe_eq.layout import Layout
+
+    return Layout.parse(port.lies).table("m").reshape(port.value)
 
 
 def fetched(port: Port, pointer: int) -> Array:
@@ -247,6 +258,8 @@ def fetched(port: Port, pointer: int) -> Array:
     element = DTYPES[port.dtype].numpy
     host = np.empty(port.n_bytes // element.itemsize, element)
     download(host, pointer, f"output {port.name!r}")
+    if port.lies:
+        return host[_places(port)]
     return np.asarray(_view(host, port), order="C")  # 0-d stays so
 
 

@@ -7,15 +7,18 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from axe_eq.errors import EmitError, ScheduleError
+from axe_eq.errors import DispatchError, EmitError, ScheduleError
 from axe_eq.extract.search.commit import content
 from axe_eq.kernel.cells import flops
 from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.layout import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.lower.read import element_strides, own_lowering
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
+from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
-from axe_eq.schedule.memory import buffer_bytes, plan
+from axe_eq.schedule.memory import buffer_bytes, buffer_elements, plan
 from axe_eq.target import Target
 from axe_eq_backends.cuda import code, compile, sizes
 from axe_eq_backends.cuda.code import Code, Launch, Port
@@ -59,7 +62,8 @@ def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> M
     if own_lowering(step) is not None:
         return _made_now(step, graph, target)  # by somebody's own code, another the next time
     names = tuple(a.buffer for a in (*step.reads, *step.writes))
-    key = step.name, names, content(step, graph), id(target)
+    roles = tuple(graph.buffers[a.buffer].role for a in step.writes)
+    key = step.name, names, roles, content(step, graph), id(target)
     known = _made.pop(key, None)
     if known is None:
         known = target, _made_now(step, graph, target)
@@ -196,11 +200,19 @@ def _alignments(lowered: Sequence[Lowered], planned: Sequence[Planned]) -> dict[
 
 def _port(graph: ScheduleGraph, name: str, align: int) -> Port:
     spec = graph.buffers[name]
-    type_ = spec.value_type
-    strides = element_strides(f"buffer {name}", spec.layout, type_.shape)
-    return Port(
-        name, type_.dtype, type_.shape, natural(type_.shape, strides), buffer_bytes(spec), align
-    )
+    shape = spec.value_type.shape
+    views = dict(zip(graph.outputs, graph.views, strict=False))
+    if shape and views.get(name):  # who sees it through views has its digits as dims
+        shape = digits(spec).shape
+    dtype, n_bytes = spec.value_type.dtype, buffer_bytes(spec)
+    try:
+        strides = element_strides(f"buffer {name}", spec.layout, shape)
+    except DispatchError:
+        if set(Layout.parse(spec.layout).axes) - {DEFAULT_AXIS}:
+            raise
+        memory = (buffer_elements(spec.layout),)
+        return Port(name, dtype, memory, (1,), n_bytes, align, spec.layout, shape)
+    return Port(name, dtype, shape, natural(shape, strides), n_bytes, align)
 
 
 def natural(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:

@@ -44,15 +44,15 @@ def _helpers(w: Writer, *texts: str) -> None:
             w.use(name)
 
 
-def _memory(w: Writer, call: Call, op: str, space: str, at: str, constant: bool = False) -> str:
+def _memory(w: Writer, call: Call, op: str, space: str, at: str, path: str = "") -> str:
     """One load or store statement."""
     regs: Regs = call["regs"]
     if len(regs.index) * regs.buffer.itemsize < 4:
         return _part_of_word(w, regs, op, space, at)
     kind = w.register_type(regs.buffer.dtype)
     words = _words(w, regs)
-    name = prelude.access_name(op, space, len(words), kind, constant)
-    w.use(name, lambda: prelude.access(op, space, len(words), kind, constant))
+    name = prelude.access_name(op, space, len(words), kind, path)
+    w.use(name, lambda: prelude.access(op, space, len(words), kind, path))
     args = [*words, at] if op == "ld" else [at, *words]
     return f"{name}({', '.join(args)});"
 
@@ -106,21 +106,21 @@ def _move(w: Writer, regs: Regs, step: int) -> str:
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector load; registers are filled where the guard fails."""
-    constant = call["tensor"].name not in w.kernel.outputs
-    load = _inside(w, call, "ld", constant)
+    path = "nc" if call["tensor"].name not in w.kernel.outputs else ""
+    load = _inside(w, call, "ld", path)
     _guarded(w, call["guard"], load, _filled(w, call["regs"], call["fill"]))
 
 
-def _inside(w: Writer, call: Call, op: str, constant: bool = False) -> str:
+def _inside(w: Writer, call: Call, op: str, path: str) -> str:
     """A load or store of global memory, of those elements of its vector that are inside."""
     at, regs, inside = _global_address(w, call), call["regs"], call["inside"]
     if inside is None:
-        return _memory(w, call, op, "global", at, constant)
+        return _memory(w, call, op, "global", at, path)
     kind, size, words = w.register_type(regs.buffer.dtype), regs.buffer.itemsize, _words(w, regs)
 
     def accessing(words: int) -> str:
-        name = prelude.access_name(op, "global", words, kind, constant)
-        return w.use(name, lambda: prelude.access(op, "global", words, kind, constant))
+        name = prelude.access_name(op, "global", words, kind, path)
+        return w.use(name, lambda: prelude.access(op, "global", words, kind, path))
 
     whole = accessing(len(words))
     part = w.use(f"{op}_global_u{8 * size}") if size < 4 else accessing(1)
@@ -159,7 +159,8 @@ def _constant(w: Writer, dtype: str, value: float) -> str:
 
 def st_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector store."""
-    _guarded(w, call["guard"], _inside(w, call, "st"))
+    path = "cs" if call["tensor"].name in w.kernel.streamed else ""
+    _guarded(w, call["guard"], _inside(w, call, "st", path))
 
 
 def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
@@ -174,6 +175,12 @@ def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
 def st_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A vector store to shared memory."""
     _guarded(w, call["guard"], _memory(w, call, "st", "shared", w.address(call["address"])))
+
+
+def ld_peer(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A vector load from the shared memory of a CTA of the cluster."""
+    at = f"{w.use('peer_address')}({w.address(call['address'])}, {w.expr(call['rank'])})"
+    w.line(_memory(w, call, "ld", "peer", at))
 
 
 def _matrix(w: Writer, call: Call, op: str) -> None:
@@ -583,7 +590,8 @@ def sync(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
-    "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
+    "st_shared": st_shared, "ld_peer": ld_peer,
+    "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load_multicast,
     "tma_store": tma_store, "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
     "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma, "map": map_cells, "fill": fill,

@@ -7,7 +7,7 @@ is no compiler.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ class Port:
         shape, strides: extents, and strides in elements.
         n_bytes: memory from its first to its last element, padding included.
         align: bytes that its address is a multiple of.
+        lies: the layout of a value that no strides describe: shape and strides are its memory's.
+        value: the shape of that value.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Port:
     strides: tuple[int, ...]
     n_bytes: int
     align: int
+    lies: str = ""
+    value: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,15 @@ class Code:
         """Outputs that a call makes; the others are inputs handed back."""
         given = {*self.inputs, *self.constants}
         return tuple(dict.fromkeys(name for name in self.outputs if name not in given))
+
+    def wanted(self, into: Sequence[Any]) -> list[Any]:
+        """Per output that a call makes an array that it is stored in, or None.
+
+        Args:
+            into: per output of the program; none of all where it is empty.
+        """
+        goals = dict(zip(self.outputs, into, strict=False))
+        return [goals.get(name) for name in self.made]
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""
@@ -122,4 +135,4 @@ class Code:
 
 
 def _port(row: Mapping[str, Any]) -> Port:
-    return Port(**{**row, "shape": tuple(row["shape"]), "strides": tuple(row["strides"])})
+    return Port(**{n: tuple(x) if isinstance(x, list) else x for n, x in row.items()})

@@ -19,14 +19,7 @@ from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
-from axe_eq_backends.cuda.schedules.gemm import (
-    BULK_BYTES,
-    Extra,
-    Matrix,
-    Problem,
-    Tiling,
-    gemm,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES, Extra, Matrix, Problem, Tiling, gemm
 from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.tensors import Look, Operand
 from axe_eq_backends.cuda.sides import sides
@@ -289,6 +282,3 @@ class _Persistent:
         kept = {n: s for n, s in spans.items() if any(operand.strides[d] for d in s.dims)}
         place = self._place(operand, (), *kept.values())
         return Extra(operand.name, "".join(kept), operand.dtype, place)
-
-
-__all__ = ["contraction", "kernel", "operand"]

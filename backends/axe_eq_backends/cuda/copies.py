@@ -10,7 +10,7 @@ from math import gcd
 import numpy as np
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor, evaluate, make, variables
+from axe_eq.kernel.expr import Expr, Int, both, bounds, divisor, evaluate, make, variables
 from axe_eq.kernel.placement import Placement, number
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
@@ -97,24 +97,31 @@ def bank_passes(a: Access, itemsize: int, where: ir.Where) -> int:
 
 
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
-    """Plan a copy between registers and memory for a row ``ldst.<ld|st>_<global|shared>``."""
-    assert isinstance(primitive, ir.Copy)
+    """Plan a copy between registers and memory for a row ``ldst.<ld|st>_<place>``.
+
+    Places are global memory, the own shared memory, and that of a CTA of the cluster ("peer").
+    """
+    assert isinstance(primitive, ir.Copy | ir.Fetch)
     kind = row.name.partition(".")[2]
-    load, place = kind.startswith("ld"), {"global": "gmem", "shared": "smem"}[kind[3:]]
+    load, place = kind.startswith("ld"), "gmem" if kind.endswith("global") else "smem"
     tile, memory = (primitive.dst, primitive.src) if load else (primitive.src, primitive.dst)
     if tile.buffer.memory != "reg" or memory.buffer.memory != place:
         moved = f"{primitive.src.buffer.memory} to {primitive.dst.buffer.memory}"
         raise DispatchError(row.name, f"the copy goes from {moved}", f"registers and {place}")
-    if (tile.buffer.dtype,) not in row.dtypes:
-        known = " ".join(t[0] for t in row.dtypes)
-        raise DispatchError(row.name, f"dtype {tile.buffer.dtype}", known)
+    threads.check_dtype(row, tile.buffer.dtype)
     if place == "gmem":
+        assert isinstance(primitive, ir.Copy)
         return global_plan(row, kind, primitive.fill, tile, memory, context)
     return _shared(row, kind, primitive, tile, memory, context)
 
 
 def _shared(
-    row: Instr, kind: str, copy: ir.Copy, tile: ir.View, memory: ir.View, context: Context
+    row: Instr,
+    kind: str,
+    copy: ir.Copy | ir.Fetch,
+    tile: ir.View,
+    memory: ir.View,
+    context: Context,
 ) -> Plan:
     size, place, where = tile.buffer.itemsize, memory.place, context.where
     offset = place.at("m")
@@ -126,33 +133,32 @@ def _shared(
             f"a multiple of {1 << place.swizzle.reach}",
         )
     a = access(tile.place.static(), place.static(), limit, size, where)
-    guard = None if kind == "ld_shared" else threads.first_replica(tile.place, where)
-    lets, address = _addresses(a, offset, size, memory.buffer, context)
-    calls = [
+    guard = None if kind.startswith("ld") else threads.first_replica(tile.place, where)
+    plan = Plan(row, [])
+    address = _addresses(plan, a, offset, size, memory.buffer, context)
+    plan.calls = [
         Call(
             kind,
-            {"regs": _regs(tile, group), "address": address(group[0].memory), "guard": guard},
+            {"regs": _regs(tile, group), "address": address(group[0].memory), "guard": guard}
+            | ({"rank": copy.rank} if isinstance(copy, ir.Fetch) else {}),
         )
         for group in a.groups
     ]
-    plan = Plan(row, calls, lets)
     phases = max(1, a.vector * size * LANES // 128)
     passes = bank_passes(a, size, where)
-    plan.cycles = float(len(calls) * where.n_warps * (ISSUE + phases * passes))
+    plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases * passes))
     plan.notes = f"{a.vector * size} bytes a thread, {passes}-way"
     return plan
 
 
 def _addresses(
-    a: Access, offset: Int, size: int, buffer: ir.Buffer, context: Context
-) -> tuple[list[tuple[Var, Int]], Callable[[Int], Address]]:
-    """The lets of the thread part, and the address of a call from its register part."""
+    plan: Plan, a: Access, offset: Int, size: int, buffer: ir.Buffer, context: Context
+) -> Callable[[Int], Address]:
+    """The address of a call from its register part; the thread part is named."""
     swizzle, xor = a.swizzled.swizzle, a.swizzled.xor
     first = (threads.apply_swizzle(swizzle, a.thread) if xor else a.thread) * size
-    lets: list[tuple[Var, Int]] = []
-    if isinstance(first, Expr) and not isinstance(first, Var):
-        v = context.names.fresh("at", high=bounds(first)[1])
-        lets, first = [(v, first)], v
+    if xor or swizzle is None:
+        first = threads.named(plan, context, "at", first)
 
     def address(register_part: Int) -> Address:
         if xor:
@@ -163,15 +169,15 @@ def _addresses(
             byte = first + register_part * size
         return Address(buffer, byte + offset * size)
 
-    return ([] if swizzle is not None and not xor else lets), address
+    return address
 
 
 def _regs(tile: ir.View, group: Sequence[Register]) -> Regs:
-    base = number(tile.place.at("reg"))
-    size = tile.buffer.itemsize
-    if (base + group[0].number) * size % min(4, len(group) * size):
+    regs, size = threads.registers_of(tile, (r.number for r in group)), tile.buffer.itemsize
+    if regs.index[0] * size % min(4, len(group) * size):
+        base = tile.place.at("reg")
         raise DispatchError(f"view {tile}", f"begins inside a register ({base})", "whole registers")
-    return Regs(tile.buffer, tuple(base + r.number for r in group))
+    return regs
 
 
 def global_plan(
@@ -207,11 +213,11 @@ def global_plan(
             a = access(tile.place.static(), place.static(), whole & -whole, size, where)
     parts = threads.steps(tile.place.static(), place.static())
     plan = Plan(row, [], align={memory.buffer.name: a.vector * size})
-    base = _named(plan, "g", offset + a.thread, context)
+    base = threads.named(plan, context, "g", offset + a.thread, element=True)
     index = {}
     for dim in tails:
         first = memory.begin[memory.dims[dim]] + threads.thread_index(parts, dim, where)
-        index[dim] = _named(plan, "i", first, context)
+        index[dim] = threads.named(plan, context, "i", first)
     once = None if kind == "ld_global" else threads.first_replica(tile.place, where)
     once = _inside(memory, once)
     for group in a.groups:
@@ -268,15 +274,6 @@ def _drop_unused(plan: Plan) -> None:
         for v in variables(e)
     }
     plan.lets = [(v, value) for v, value in plan.lets if v.name in used]
-
-
-def _named(plan: Plan, stem: str, value: Int, context: Context) -> Int:
-    if not isinstance(value, Expr) or isinstance(value, Var):
-        return value
-    low, high = bounds(value)
-    v = context.names.fresh(stem, low, high, element=stem == "g")
-    plan.lets.append((v, value))
-    return v
 
 
 def _tails(memory: ir.View) -> list[int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import gcd, prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor
+from axe_eq.kernel.expr import Int, both, divisor
 from axe_eq.kernel.placement import Block, Placement, number
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
@@ -101,7 +101,7 @@ def _call(
     guard: Int | None = None
     for d, i in zip(src.dims, index, strict=True):
         guard = both(guard, src.begin[d] + i < src.buffer.shape[d])
-    to = _let(plan, "to", at_index(dst.place.blocks, index), context)
+    to = threads.named(plan, context, "to", at_index(dst.place.blocks, index))
     place: Placement = dst.place
     if not threads.aligned_to(place.swizzle, place.at("m")):
         raise DispatchError(
@@ -119,11 +119,3 @@ def _call(
             "live": live,
         },
     )
-
-
-def _let(plan: Plan, stem: str, value: Int, context: Context) -> Int:
-    if not isinstance(value, Expr) or isinstance(value, Var):
-        return value
-    v = context.names.fresh(stem, *bounds(value))
-    plan.lets.append((v, value))
-    return v

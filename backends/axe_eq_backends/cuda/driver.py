@@ -137,25 +137,35 @@ def version() -> tuple[int, int]:
     return number // 1000, number % 1000 // 10
 
 
-# -- launches of clusters --
+# -- launches --
 
 
-def cluster_config(shape: Sequence[int], cluster: int, stream: int = 0) -> Any:
-    """What a launch in clusters along x is like.
+def launch_config(shape: Sequence[int], cluster: int, stream: int = 0, early: bool = True) -> Any:
+    """What a launch is like.
 
     Args:
         shape: CTAs, then threads of a CTA, along x, y, z; bytes of shared memory.
         cluster: CTAs of one cluster; they divide those along x.
         stream: its handle.
+        early: CTAs may start before the kernel before has ended, as kernels do that wait for it
+            themselves (CUDA programming guide, programmatic dependent launch).
     """
     cu, config = driver(), driver().CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = shape[:3]
     config.blockDimX, config.blockDimY, config.blockDimZ = shape[3:6]
     config.sharedMemBytes, config.hStream = shape[6], stream
-    attribute = cu.CUlaunchAttribute()
-    attribute.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    attribute.value = _cluster_value(cu.CUlaunchAttributeValue(), cluster)
-    config.attrs, config.numAttrs = [attribute], 1
+    kinds, attributes = cu.CUlaunchAttributeID, []
+    if cluster > 1:
+        attributes.append(cu.CUlaunchAttribute())
+        attributes[-1].id = kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attributes[-1].value = _cluster_value(cu.CUlaunchAttributeValue(), cluster)
+    if early:
+        value = cu.CUlaunchAttributeValue()
+        value.programmaticStreamSerializationAllowed = 1
+        attributes.append(cu.CUlaunchAttribute())
+        attributes[-1].id = kinds.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attributes[-1].value = value
+    config.attrs, config.numAttrs = attributes, len(attributes)
     return config
 
 
@@ -171,6 +181,19 @@ def set_cluster(node: Any, cluster: int, what: str) -> None:
     value = _cluster_value(cu.CUkernelNodeAttrValue(), cluster)
     result = cu.cuGraphKernelNodeSetAttribute(node, which, value)
     call((*result, None), what)
+
+
+def follow_early(graph: Any, before: Sequence[Any], node: Any, what: str) -> None:
+    """Let a kernel node of a graph follow others as `launch_config` says of early kernels."""
+    if not before:
+        return
+    cu = driver()
+    edge = cu.CUgraphEdgeData()
+    edge.type = cu.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
+    edge.from_port = cu.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+    add = getattr(cu, "cuGraphAddDependencies_v2", cu.cuGraphAddDependencies)  # bindings 12, 13
+    n = len(before)
+    call((*add(graph, list(before), [node] * n, [edge] * n, n), None), what)
 
 
 # -- memory and streams --

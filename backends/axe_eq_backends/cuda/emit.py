@@ -20,6 +20,7 @@ from axe_eq_backends.cuda import prelude
 from axe_eq_backends.cuda.calls import is_large
 from axe_eq_backends.cuda.families import texts
 from axe_eq_backends.cuda.held import Held, held_registers
+from axe_eq_backends.cuda.sizes import begins_late
 from axe_eq_backends.cuda.tensor_map import TensorMap
 
 LARGE_CTA = 512
@@ -307,6 +308,10 @@ class Writer:
     def _prologue(self, arguments: Sequence[Argument], body: Sequence[str]) -> None:
         self._constants(body)
         self._init_barriers(arguments)
+        # Kernels of one stream follow each other without a gap: CTAs start where there is room,
+        # and wait here for the memory of the kernel before.
+        if self.kernel.persistent or not begins_late(self.kernel.tiles):
+            self.line(f"{self.use('kernel_start')}();")
         if not self._has_roles():
             self._declare_registers(self.kernel.body)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from math import gcd
 from typing import NamedTuple
 
-from axe_eq.errors import DispatchError
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.plan import Regs
 from axe_eq.target import Instr
+from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.copies import global_plan
 from axe_eq_backends.cuda.warps import check_tile, matching
 
@@ -46,9 +46,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     """Plan a gather as the loads of a copy, whose addresses move by steps times indices."""
     assert isinstance(primitive, ir.Gather)
     dst, src = primitive.dst, primitive.src
-    if (dst.buffer.dtype,) not in row.dtypes:
-        known = " ".join(t[0] for t in row.dtypes)
-        raise DispatchError(row.name, f"dtype {dst.buffer.dtype}", known)
+    threads.check_dtype(row, dst.buffer.dtype)
     check_tile(row, dst, context.where)
     found = []
     for dim, tile in primitive.indices:

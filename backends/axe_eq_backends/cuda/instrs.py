@@ -179,20 +179,15 @@ TMA = (
 )
 CP_ASYNC = (
     Instr(
-        "cp.async",
-        "copy_async",
-        (),
-        _ANY,
-        "thread",
-        "cp_async",
-        "generic",
-        limits={"bytes": 16},
+        "cp.async", "copy_async", (), _ANY, "thread", "cp_async", "generic", limits={"bytes": 16}
     ),
 )
 LOAD_STORE = tuple(
     Instr(f"ldst.{place}", "copy", (), _STORED, limits={"bytes": 16})
     for place in ("ld_global", "st_global", "ld_shared", "st_shared")
 )
+# Loads from the shared memory of a CTA of the cluster.
+FETCH = (Instr("ldst.ld_peer", "fetch", (), _STORED, limits={"bytes": 16}),)
 # Loads at addresses that depend on registers: vectors where one index serves all of one.
 GATHER = (Instr("gather.ld_global", "gather", (), _STORED, limits={"bytes": 16}),)
 MATRIX = (
@@ -208,4 +203,4 @@ REGISTERS = (
     Instr("shuffle.reduce", "reduce", (), (("f32",), ("f64",), ("i32",), ("i64",)), "warp"),
 )
 
-HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + GATHER + MATRIX + REGISTERS
+HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + FETCH + GATHER + MATRIX + REGISTERS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from axe_eq.errors import ScheduleError
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import interpret
-from axe_eq.kernel.threads.placement import of_layout
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
@@ -27,8 +27,7 @@ SWEEP = ("random", "early", "late")  # when asynchronous effects happen, in the 
 
 def elements(layout: str, shape: tuple[int, ...]) -> Array:
     """Element of every index of a value in a layout."""
-    place = of_layout(Layout.parse(layout), shape)
-    return np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+    return Layout.parse(layout).table("m").reshape(shape)
 
 
 def launch(
@@ -49,7 +48,9 @@ def launch(
     for tensor in lowered.kernel.tensors:
         place = tensor.place
         shape = [int(evaluate(e, lowered.params)) for e in tensor.shape]
-        at = np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+        # Along a dim without a stride everything lies at one place.
+        met = [b if any(i.stride for i in b) else () for b in place.blocks]
+        at = replace(place, blocks=tuple(met)).coordinate("m") + int(evaluate(place.at("m"), {}))
         buffer = lowered.buffers.get(tensor.name)
         what = f"kernel {lowered.kernel.name}, tensor {tensor.name}"
         if buffer not in flat:
@@ -59,8 +60,8 @@ def launch(
         if low < 0 or high >= len(flat[buffer]):
             wrong = f"reaches from element {low} to {high} of {buffer}"
             raise ScheduleError(what, wrong, f"0 to {len(flat[buffer]) - 1}")
-        places[tensor.name] = at
-        tensors[tensor.name] = flat[buffer][at]
+        places[tensor.name] = np.broadcast_to(at, shape)
+        tensors[tensor.name] = np.broadcast_to(flat[buffer][at], shape)
     run = interpret(
         lowered.kernel, tensors, lowered.params, planned=planned, meanings=meanings(),
         order=order, seed=seed,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import DTYPES
@@ -131,8 +133,5 @@ def _figures(summary: Summary, target: Target) -> Columns:
     columns = Columns({"p": p, "q": q, "k": k, "s": k})
     lanes = flops(summary.products, summary, columns) / target.vector_flops_per_s
     roofline(summary, target, columns, lanes)
-    columns.time_s += floor_s(target)
+    columns.time_s += floor_s(target, float(np.min(columns.costs["gmem_bytes"])))
     return columns
-
-
-__all__ = ["Lanes", "Scans"]

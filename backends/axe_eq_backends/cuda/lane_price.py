@@ -6,6 +6,7 @@ A kernel's time is a roofline. What was measured best of its sizes is the rule o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -23,7 +24,7 @@ from axe_eq_backends.cuda.schedules.tensors import Operand
 # Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
 # less than what a kernel of another kind costs more.
 APART = 0.03
-SECTOR_BYTES = 32  # that memory gives at least
+SECTOR_BYTES, LINE_BYTES = 32, 128  # that memory gives at least, and of what caches have
 
 
 def apart(size: int, best: int) -> float:
@@ -41,9 +42,13 @@ def operations(cells: Iterable[Cell]) -> float:
     return sum(ops.cell(part.cell)[0].flops for part in parts)
 
 
-def floor_s(target: Target) -> float:
-    """Seconds that a kernel takes beside its launch, if it moves nothing: a read and a write."""
-    return 2 * target.memories[0].latency_s
+def floor_s(target: Target, n_bytes: float) -> float:
+    """Seconds that a kernel of so many bytes takes beside its launch and them: a read and a write.
+
+    What is little lies in the cache that all units share, where another kernel wrote it.
+    """
+    little = n_bytes <= target.limits["l2_bytes"] * target.figure("little")
+    return 2 * target.memories[0].latency_s * (target.figure("l2_latency") if little else 1.0)
 
 
 def residents(target: Target, warps: int, registers: int) -> int:
@@ -106,7 +111,9 @@ class Tensors:
         resident: int = 0,
         chain: float = 0.0,
         wide: int = 0,
+        along: int = -1,
         missed: float = 0.0,
+        phases: bool = True,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -122,31 +129,42 @@ class Tensors:
             padded: elements that threads compute, of one that is needed.
             resident: CTAs that a unit holds; 0 where `waits` says how they follow each other.
             chain: seconds of one CTA beside a read and a write, one after the other.
-            wide: elements along the last dim that an instruction moves for each lane; 0 where
+            wide: elements along a dim that an instruction moves for each lane; 0 where
                 instructions are too few to count.
+            along: that dim.
             missed: part of what is swept again that memory gives again.
+            phases: a CTA reads from memory first and from caches later; else all at once, and what
+                caches give again is on its way beside the rest.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
-        again = max(0.0, loaded - (once - stored)) + reread
-        once, again = once + missed * again, again - missed * again
+        again = max(0.0, loaded - (once - stored))
+        once, again = once + missed * again, again - missed * again + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
         memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
-        memory += again / (rate * target.figure("l2_over_memory")) / min(1.0, blocks / units)
+        cached = rate * target.figure("l2_over_memory") * min(1.0, blocks / units)
+        if phases:
+            memory += again / cached
+        else:
+            memory = max(memory + reread / cached, (once + again) / cached)
         vector = self.flops * padded / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
-        one = floor_s(target) + chain
+        asks = self._asked(counts, passes or {}, target, wide, along) * busiest if wide else 0.0
+        floor = floor_s(target, self._once[0])
+        one = floor + chain
         if resident:
+            own = once / blocks / (rate * target.figure("unit_bandwidth"))
+            one += max(own, asks * units / blocks / busiest)
             follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
             waits = max(waits, (one + target.figure("next_cta_s")) * follow)
             waits = max(waits, blocks * target.figure("begin_cta_s"))
-        asks = self._asked(counts, passes or {}, target, wide) * busiest if wide else 0.0
-        time_s = target.launch_s + one + max(memory, vector * busiest, waits, asks)
+        time_s = target.launch_s + floor + chain
+        time_s += max(memory, vector * busiest, waits, asks)
         hidden = vector + asks if resident else max(vector, waits)
         time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
-            "blocks": float(blocks), "latency_s": floor_s(target),
+            "blocks": float(blocks), "latency_s": floor,
         }  # fmt: skip
         if waits:
             costs["waits_s"] = waits
@@ -204,11 +222,18 @@ class Tensors:
     def scattered(self, dim: int, stores: bool = False) -> float:
         """Bytes that memory moves beside those wanted, where neighbours along a dim are."""
         total = 0.0
-        for o in self.outputs if stores else self.operands:
+        tensors = self.outputs if stores else self.operands
+        # What lies between the elements of one operand may be those of another.
+        beside = Counter(self._comb(o, dim) for o in tensors)
+        for o in tensors:
             whole = SECTOR_BYTES // DTYPES[o.dtype].itemsize
             apart = 1 if o.looks else min(abs(o.strides[dim]), whole)
-            total += self._footprint(o) * max(0, apart - 1)
+            total += self._footprint(o) * max(0.0, apart / beside[self._comb(o, dim)] - 1)
         return total
+
+    def _comb(self, o: Operand, dim: int) -> tuple[str, tuple[int, ...], int]:
+        """What operands of one buffer that read between each other's elements have in common."""
+        return self.buffers.get(o.name, ""), o.strides, o.offset // max(1, abs(o.strides[dim]))
 
     def _loaded(self, counts: tuple[int, ...], passes: Mapping[int, int], target: Target) -> float:
         """Bytes that units ask of the cache that all share, for the tiles of a kernel's passes."""
@@ -239,24 +264,23 @@ class Tensors:
         return own, prod(n for d, n in enumerate(counts) if not o.varies(d))
 
     def _asked(
-        self, counts: Sequence[int], passes: Mapping[int, int], target: Target, wide: int
+        self,
+        counts: Sequence[int],
+        passes: Mapping[int, int],
+        target: Target,
+        wide: int,
+        along: int,
     ) -> float:
         """Seconds in which a unit's warps ask for all that they read and store, one by one."""
         total = 0.0
         for n, o in enumerate([*self.operands, *self.outputs]):
             own, times = self._places(o, counts)
-            of_one = LANES * (wide if o.strides[-1] == 1 else 1)
-            total += 0 if o.counts else own * times * passes.get(n, 1) / of_one
+            if o.counts:
+                continue
+            # Lanes whose elements lie apart ask for several lines at once.
+            step = abs(o.strides[along])
+            lines = min(LANES, LANES * wide * step * DTYPES[o.dtype].itemsize / LINE_BYTES)
+            more = 1 + target.figure("ask_line") * max(0.0, lines - 1) if step > 1 else 1.0
+            of_one = LANES * (wide if step == 1 else 1)
+            total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")
-
-
-__all__ = [
-    "SECTOR_BYTES",
-    "Tensors",
-    "apart",
-    "chained",
-    "exchanging",
-    "floor_s",
-    "operations",
-    "residents",
-]

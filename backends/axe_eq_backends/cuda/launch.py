@@ -16,15 +16,17 @@ from axe_eq_backends.cuda.driver import (
     attribute,
     call,
     capability,
-    cluster_config,
     default_device,
     driver,
+    follow_early,
+    launch_config,
     on,
     set_cluster,
     uncaptured,
     version,
 )
 from axe_eq_backends.cuda.image import Image, MapSpec, TensorSpec
+from axe_eq_backends.cuda.sizes import begins_early, begins_late
 
 _MAP_BYTES, _SLOT = 128, 64  # a parameter begins at a multiple of what tensor maps need
 _MAP_DTYPES = {
@@ -44,6 +46,9 @@ class Loaded:
         image: the compiled kernel.
         device: where; the current device by default, else the first.
 
+    Attributes:
+        fills_units: whether a unit of the device holds one of its CTAs at most.
+
     Raises:
         DeviceError: no device of the image's architecture, a driver that is too old for the
             image, or code that does not load.
@@ -61,13 +66,15 @@ class Loaded:
             result = cu.cuFuncSetAttribute(self.function, limit, image.smem_bytes)
             call((*result, None), f"{image.smem_bytes} bytes of shared memory")
             self._resident = self._most_resident()
+            units = attribute(self.device, "MULTIPROCESSOR_COUNT")
+            self.fills_units = self._resident * image.cluster <= units
 
     def _most_resident(self) -> int:
         """Clusters that the device holds at once; CTAs where a cluster is one CTA."""
         cu, image, what = driver(), self.image, f"occupancy of {self.image.name}"
         if image.cluster > 1:
             shape = (image.cluster, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
-            config = cluster_config(shape, image.cluster)
+            config = launch_config(shape, image.cluster, early=False)
             found = int(call(cu.cuOccupancyMaxActiveClusters(self.function, config), what))
             if not found:
                 wrong = f"does not hold one cluster of {image.cluster} CTAs of {image.name}"
@@ -225,7 +232,7 @@ class Bound:
     """
 
     def __init__(self, shaped: Shaped, storage: Any, start: int, keep: tuple[Any, ...]) -> None:
-        cu, image = driver(), shaped.loaded.image
+        cu, image, device = driver(), shaped.loaded.image, shaped.loaded.device
         self._storage, self._start, self._keep = storage, start, keep
         self._shaped, self._loaded = shaped, shaped.loaded
         addresses = [start + slot.offset for slot in shaped.slots]
@@ -234,13 +241,12 @@ class Bound:
         self._function, self._success = shaped.loaded.function, _success()
         self._shape = (shaped.grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
         self.is_empty = not shaped.grid
+        units = attribute(device, "MULTIPROCESSOR_COUNT")
+        few = shaped.loaded.fills_units and not begins_early(shaped.grid, units)
+        self._is_early = not few and not begins_late(shaped.grid)
         self._config: tuple[int, Any] = -1, None  # of the last stream
         self._params: Any = None  # of a graph's node
-        self._launch: Callable[[int, int, int], Any] = (
-            self._launch_clusters
-            if image.cluster > 1
-            else partial(cu.cuLaunchKernel, self._function, *self._shape)
-        )
+        self._launch = cu.cuLaunchKernelEx
 
     def writes(self) -> dict[str, list[Write]]:
         """Per tensor, what writes its address for later launches; those so far have read theirs."""
@@ -254,32 +260,31 @@ class Bound:
         """
         if self.is_empty:
             return
-        (result,) = self._launch(stream, self._at, 0)
-        if result != self._success:
-            self._launch_there(stream)
-
-    def _launch_clusters(self, stream: int, at: int, extra: int) -> Any:
-        """As cuLaunchKernel, in clusters."""
         known, config = self._config
         if known != stream:
-            config = cluster_config(self._shape, self._loaded.image.cluster, stream)
+            config = launch_config(self._shape, self._loaded.image.cluster, stream, self._is_early)
             self._config = stream, config
-        return driver().cuLaunchKernelEx(config, self._function, at, extra)
+        (result,) = self._launch(config, self._function, self._at, 0)
+        if result != self._success:
+            self._launch_there(config)
 
-    def _launch_there(self, stream: int) -> None:
+    def _launch_there(self, config: Any) -> None:
         """Launch once more with the kernel's device current: it may be another one in a thread."""
         with on(self._loaded.device):
-            result = self._launch(stream, self._at, 0)
+            result = self._launch(config, self._function, self._at, 0)
         call((*result, None), f"launch of {self._loaded.image.name}")
 
     def add_to(self, graph: Any, before: Sequence[Any]) -> Any:
         """Add the launch to a CUDA graph, after the nodes `before`; the new node."""
         self._params = self._params or self._node()
-        added = driver().cuGraphAddKernelNode(graph, list(before), len(before), self._params)
+        full = [] if self._is_early else list(before)
+        added = driver().cuGraphAddKernelNode(graph, full, len(full), self._params)
         what, cluster = f"kernel {self._loaded.image.name} in a graph", self._loaded.image.cluster
         node = call(added, what)
         if cluster > 1:
             set_cluster(node, cluster, what)
+        if self._is_early:
+            follow_early(graph, before, node, what)
         return node
 
     def update(self, executable: Any, node: Any) -> None:

@@ -8,7 +8,7 @@ is chosen here: what cannot be written so is refused with the reason, and the se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from axe_eq.errors import DispatchError, ScheduleError, said
@@ -62,9 +62,28 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         step if isinstance(step, KernelStep) else as_kernel(step, graph, "lanes"), alone
     )
     try:
-        return _schedule(cone, step, target)
+        made = _schedule(cone, step, target)
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
+    # Small reductions are read as cells too, with a tensor for each place: not by every kernel.
+    buffers = {t.name: made.buffers[t.name] for t in made.kernel.tensors}
+    made.kernel.streamed = _streamed(made, step, graph, target)
+    return replace(made, buffers=buffers)
+
+
+def _streamed(
+    made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target
+) -> frozenset[str]:
+    """The program's results of a kernel on lanes that moves more than the caches keep.
+
+    Who reads them next finds none of it there; what another kernel of the program reads may be.
+    """
+    moved = dict(step.costs).get("gmem_bytes", 0.0) if isinstance(step, KernelStep) else 0.0
+    kept = target.figure("swept_in_cache") * target.limits["l2_bytes"]
+    if getattr(step, "row", "") or moved <= kept:
+        return frozenset()
+    buffers = made.buffers
+    return frozenset(n for n in made.kernel.outputs if graph.buffers[buffers[n]].role == "output")
 
 
 def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:

@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.expr import Expr, Int, Var, bounds, divisor, evaluate, make
+from axe_eq.kernel.expr import Int, divisor, evaluate, make
 from axe_eq.kernel.placement import Iter, Placement, group, number, tile_of
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
@@ -186,10 +186,8 @@ def _plan(
     plan = Plan(row, [])
     base = number(tile.place.at("reg"))
     thread: Int = (threads.apply_swizzle(swizzle, m.thread) if xor else m.thread) * size
-    if isinstance(thread, Expr) and not isinstance(thread, Var) and (xor or swizzle is None):
-        v = context.names.fresh("at", high=bounds(thread)[1])
-        plan.lets.append((v, thread))
-        thread = v
+    if xor or swizzle is None:
+        thread = threads.named(plan, context, "at", thread)
     for words, constant in m.calls:
         if xor:
             byte = make("^", thread, m.swizzled.constant(constant) * size)

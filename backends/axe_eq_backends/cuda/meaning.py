@@ -86,6 +86,16 @@ def ld_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     write_registers(cta, call["regs"], values, env, issue, active)
 
 
+def ld_peer(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """Each thread reads consecutive bytes of the shared memory of a CTA of the cluster."""
+    warp, lane = threads_of(env, issue)
+    (there,) = cta.named((call["rank"],), env, issue.what)
+    dtype, n = DTYPES[call["regs"].buffer.dtype], len(call["regs"].index)
+    byte = byte_of(call["address"], env, warp.shape)
+    there.fetched(byte, n * dtype.itemsize, warp, lane, issue, cta)
+    write_registers(cta, call["regs"], there.memory.load(byte, dtype.numpy, n), env, issue)
+
+
 def st_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread with a true guard writes consecutive bytes of shared memory."""
     warp, lane = threads_of(env, issue)
@@ -476,7 +486,8 @@ def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 MEANINGS: Mapping[str, Meaning] = {
     "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
-    "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
+    "st_shared": st_shared, "ld_peer": ld_peer,
+    "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load,
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from axe_eq.pack import Pack
-from axe_eq_backends.cuda.cost import TensorCores
 from axe_eq_backends.cuda.families import OWN
 from axe_eq_backends.cuda.lane_cost import Lanes, Scans
 from axe_eq_backends.cuda.register_cost import RegisterProducts
 from axe_eq_backends.cuda.run import CudaEmitter, CudaInterpreter, CudaRunner
 from axe_eq_backends.cuda.stream_cost import Streaming
 from axe_eq_backends.cuda.target import b200, h200
+from axe_eq_backends.cuda.tile_cost import TensorCores
 
 PACK = Pack("cuda", summary="NVIDIA GPUs: machines, cost model, kernels")
 PACK.target(h200)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import prod
+from math import log2, prod
 
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.cells import flops as cell_flops
@@ -15,8 +15,16 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lane_price import Tensors, chained, operations, residents
+from axe_eq_backends.cuda.lane_price import (
+    LINE_BYTES,
+    SECTOR_BYTES,
+    Tensors,
+    chained,
+    operations,
+    residents,
+)
 from axe_eq_backends.cuda.leaves import Names, operand, stored
+from axe_eq_backends.cuda.pieces import in_pieces
 from axe_eq_backends.cuda.schedules.map import (
     OTHER_REGISTERS,
     VECTORS,
@@ -26,7 +34,7 @@ from axe_eq_backends.cuda.schedules.map import (
     spread,
     tiled,
 )
-from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vector
+from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vectors
 from axe_eq_backends.cuda.schedules.transpose import (
     ELEMENT_SIDE,
     ELEMENT_WARPS,
@@ -57,9 +65,24 @@ def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
         tensors = [o.over(order) for o in (*operands, *outputs)]
         extents, fused = collapse([shape[d] for d in order], tensors, frozen=2)
         ways.append(Turns(_tensors(extents, fused, len(operands), cells, names), cells))
-    extents, fused = spread(shape, [*operands, *outputs])
-    ways.append(Maps(_tensors(extents, fused, len(operands), cells, names), cells))
+    given = list(zip(outputs, cells, strict=True))
+    ways.append(_maps(shape, operands, given, names))
+    if cut := in_pieces(shape, operands, given, names):
+        ways.append(_maps(cut.shape, cut.operands, cut.outputs, names, cut.count))
     return ways, names.buffers
+
+
+def _maps(
+    shape: Sequence[int],
+    operands: Sequence[Operand],
+    outputs: Sequence[tuple[Operand, Cell]],
+    names: Names,
+    pieces: int = 1,
+) -> Maps:
+    """Maps over an index space, its dims fused where all tensors run through them."""
+    cells = [cell for _, cell in outputs]
+    extents, fused = spread(shape, [*operands, *(o for o, _ in outputs)])
+    return Maps(_tensors(extents, fused, len(operands), cells, names), cells, pieces)
 
 
 def _tensors(
@@ -80,30 +103,41 @@ class Maps:
 
     tensors: Tensors
     cells: Sequence[Cell]
-    names: frozenset[str] = frozenset({"map_warps", "vector", "vectors"})
+    pieces: int = 1  # of an index space that it is over one of
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters of its candidates."""
+        names = {"map_warps", "vector", "vectors"}
+        return frozenset(names | {"pieces"} if self.pieces > 1 else names)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Vectors and their number, as far as a thread holds and computes them."""
         t, found = self.tensors, list[Candidate]()
         fused, last = [*t.operands, *t.outputs], len(t.shape) - 1
         longest = max(target.sizes("vector_bytes"))
-        widest = min(vector(fused, longest), run_vector(t.outputs, last, longest))
-        most = VECTORS * vector(fused)
+        run = run_vector(t.outputs, last, longest)
         flops = sum(map(cell_flops, self.cells))
-        sizes = target.sizes("map_warps"), target.sizes("map_elements")
-        for warps, held in product(*sizes):
-            wide = min(widest, held)
-            if not fits(fused, flops, held) or held > most:
-                continue
-            tile, _ = tiled(t.shape, warps, wide, held // wide)
-            counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
+        held_by = {
+            (min(most, run, held), held)
+            for most in vectors(fused, longest)
+            for held in target.sizes("map_elements")
+            if held <= VECTORS * most and fits(fused, flops, held)
+        }
+        for warps, (wide, held) in product(target.sizes("map_warps"), sorted(held_by)):
+            tile, _ = tiled(t.shape, fused, warps, wide, held // wide)
+            sizes = (*[1] * (len(t.shape) - len(tile)), *tile)
+            counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
+            parameters = {"map_warps": warps, "vector": wide, "vectors": held // wide}
+            if self.pieces > 1:
+                parameters["pieces"] = self.pieces
             found.append(
                 t.candidate(
-                    target, {"map_warps": warps, "vector": wide, "vectors": held // wide},
+                    target, parameters,
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops), wide=wide,
+                    chain=chained(target, held, flops), wide=wide, phases=False,
                 )
             )  # fmt: skip
         return found
@@ -124,36 +158,59 @@ class Turns:
 
     tensors: Tensors
     cells: Sequence[Cell]
-    names: frozenset[str] = frozenset({"turn_reading", "turn_writing", "vector"})
+    names: frozenset[str] = frozenset({"turn_reading", "turn_writing", "turn_lanes", "vector"})
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Warps along either dim."""
         t, found = self.tensors, list[Candidate]()
         tensors = [*t.operands, *t.outputs]
         side = block_side(t.shape, tensors, max(target.sizes("vector_bytes")))
-        sizes = target.sizes("turn_reading"), target.sizes("turn_writing")
+        sizes = [target.sizes(f"turn_{n}") for n in ("reading", "writing", "lanes")]
         flops = sum(map(cell_flops, self.cells))
         held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
-        for warps in product(*sizes) if side > 1 else [SMALL]:
-            tile = tile_of(side, warps)
+        asks = prod(t.shape) * len(tensors) / LANES / target.n_units
+        one_by_one = asks * target.figure("ask_s") if side == 1 else 0.0
+        for reading, writing, lanes in product(*sizes) if side > 1 else [(*SMALL, LANES)]:
+            warps = reading, writing
+            tile = tile_of(side, warps, lanes)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
             taken = registers(tensors, held) + OTHER_REGISTERS
+            loss = self._short(target, side, lanes) if side > 1 else 0.0
             found.append(
                 t.candidate(
                     target,
-                    {"turn_reading": warps[0], "turn_writing": warps[1], "vector": side},
+                    {"turn_reading": reading, "turn_writing": writing, "turn_lanes": lanes,
+                     "vector": side},
                     blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
-                    resident=residents(target, n_warps, taken),
+                    resident=residents(target, n_warps, taken), loss=loss, waits=one_by_one,
                 )
             )  # fmt: skip
         return found
+
+    def _short(self, target: Target, side: int, lanes: int) -> float:
+        """The loss of what a warp reads and writes at once: short runs, and parts of sectors."""
+        read, written = (
+            side * n * min(DTYPES[o.dtype].itemsize for o in tensors)
+            for n, tensors in (
+                (LANES // lanes, self.tensors.operands),
+                (lanes, self.tensors.outputs),
+            )
+        )
+        loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / read))
+        whole = all(
+            stride * DTYPES[o.dtype].itemsize % SECTOR_BYTES == 0
+            for o in self.tensors.outputs
+            for stride in o.strides[:-1]
+        )
+        return loss if whole else loss + target.figure("split_sector") * SECTOR_BYTES / written
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """A relayout by so many warps along either dim."""
         t, warps = self.tensors, (parameters["turn_reading"], parameters["turn_writing"])
         outputs = list(zip(t.outputs, self.cells, strict=True))
-        return turn(t.shape, t.operands, outputs, warps, name, parameters["vector"])
+        sizes = parameters["vector"], parameters["turn_lanes"]
+        return turn(t.shape, t.operands, outputs, warps, name, *sizes)
 
 
 def _turned(

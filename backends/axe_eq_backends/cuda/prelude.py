@@ -6,6 +6,7 @@ The texts need no header: kernels compile alone. Instruction forms: PTX ISA 8.5.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 from axe_eq_backends.cuda import shuffles
 
@@ -36,6 +37,29 @@ def _small_integers(kind: str, c_type: str, n_bytes: int) -> dict[str, str]:
     }
 
 
+def _parts_of_words(space: str, letter: str, place: str, clobber: str) -> dict[str, str]:
+    """Loads and stores of one or two bytes at a place of a memory."""
+    texts, from_, at = {}, place if space == "shared" else f"const {place}", place[-1]
+    for mark, form, held, c_type in (("u16", "b16", "h", "unsigned short"), ("u8", "u8", "r", "")):
+        given = f"({c_type})x" if c_type else "x"
+        texts[f"ld_{space}_{mark}"] = f"""{DEVICE} unsigned ld_{space}_{mark}({from_}) {{
+  {c_type or "unsigned"} x;
+  asm volatile("ld.{space}.{form} %0, [%1];" : "={held}"(x) : "{letter}"({at}){clobber});
+  return x;
+}}"""
+        texts[f"st_{space}_{mark}"] = f"""{DEVICE} void st_{space}_{mark}({place}, unsigned x) {{
+  asm volatile("st.{space}.{form} [%0], %1;" :: "{letter}"({at}), "{held}"({given}) : "memory");
+}}"""
+    return texts
+
+
+def _instruction(name: str, form: str) -> str:
+    """An instruction without operands."""
+    return f"""{DEVICE} void {name}() {{
+  asm volatile("{form}" ::: "memory");
+}}"""
+
+
 FIXED: dict[str, str] = {
     "TensorMap": "struct alignas(64) TensorMap { unsigned long long opaque[16]; };",
     "types": "typedef unsigned short f16;\ntypedef unsigned short bf16;",
@@ -61,24 +85,30 @@ FIXED: dict[str, str] = {
                "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
                "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
 }""",
-    # Another CTA waits for this to overwrite what was read here, and no CTA reads what another one
-    # writes: order is needed, visibility is not. With .release.cluster and a wait .acquire.cluster
-    # every arrival waits for all writes of the thread on the whole device (MEMBAR.ALL.GPU).
+    # Another CTA waits for this to overwrite what was read here, and what CTAs fetch of each other
+    # is behind the cluster's barrier: order is needed, visibility is not. With .release.cluster and
+    # a wait .acquire.cluster every arrival waits for all writes of the thread on the whole device
+    # (MEMBAR.ALL.GPU).
     "barrier_arrive_at": DEVICE + """ void barrier_arrive_at(unsigned b, int rank) {
   asm volatile("{ .reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
                "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                :: "r"(b), "r"(rank) : "memory");
+}""",
+    "kernel_start": DEVICE + """ void kernel_start() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }""",
     "cluster_start": DEVICE + """ void cluster_start() {
   // What the others need is behind fence.mbarrier_init.
   asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
   asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }""",
-    "cluster_arrive": DEVICE + """ void cluster_arrive() {
-  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}""",
-    "cluster_wait": DEVICE + """ void cluster_wait() {
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+    "cluster_arrive": _instruction("cluster_arrive", "barrier.cluster.arrive.release;"),
+    "cluster_wait": _instruction("cluster_wait", "barrier.cluster.wait.acquire;"),
+    "peer_address": DEVICE + """ unsigned peer_address(unsigned a, int rank) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(a), "r"(rank));
+  return there;
 }""",
     "cluster_rank": DEVICE + """ int cluster_rank() {
   int rank;
@@ -200,66 +230,18 @@ FIXED: dict[str, str] = {
     "set_half": DEVICE + """ void set_half(unsigned& word, int high, unsigned half) {
   word = high ? (word & 0xffffu) | half << 16 : (word & 0xffff0000u) | half;
 }""",
-    "fence_async": DEVICE + """ void fence_async() {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}""",
-    "hold": DEVICE + """ void hold(unsigned& x) {
-  asm volatile("" : "+r"(x));
-}""",
-    "hold_i32": DEVICE + """ void hold_i32(int& x) {
-  asm volatile("" : "+r"(x));
-}""",
-    "hold_f32": DEVICE + """ void hold_f32(float& x) {
-  asm volatile("" : "+f"(x));
-}""",
-    "hold_i64": DEVICE + """ void hold_i64(long long& x) {
-  asm volatile("" : "+l"(x));
-}""",
-    "hold_f64": DEVICE + """ void hold_f64(double& x) {
-  asm volatile("" : "+d"(x));
-}""",
-    "wgmma_fence": DEVICE + """ void wgmma_fence() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}""",
-    "wgmma_commit": DEVICE + """ void wgmma_commit() {
-  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}""",
+    "fence_async": _instruction("fence_async", "fence.proxy.async.shared::cta;"),
+    **{f"hold{mark}": f"""{DEVICE} void hold{mark}({kind}& x) {{
+  asm volatile("" : "+{letter}"(x));
+}}""" for kind, (letter, _, mark) in _REGISTERS.items()},
+    "wgmma_fence": _instruction("wgmma_fence", "wgmma.fence.sync.aligned;"),
+    "wgmma_commit": _instruction("wgmma_commit", "wgmma.commit_group.sync.aligned;"),
     "descriptor": DEVICE + """ unsigned long long descriptor(unsigned start, unsigned long long
     form) {
   return (unsigned long long)((start & 0x3FFFF) >> 4) | form;
 }""",
-    "ld_global_u16": DEVICE + """ unsigned ld_global_u16(const void* p) {
-  unsigned short x;
-  asm volatile("ld.global.b16 %0, [%1];" : "=h"(x) : "l"(p));
-  return x;
-}""",
-    "st_global_u16": DEVICE + """ void st_global_u16(void* p, unsigned x) {
-  asm volatile("st.global.b16 [%0], %1;" :: "l"(p), "h"((unsigned short)x) : "memory");
-}""",
-    "ld_global_u8": DEVICE + """ unsigned ld_global_u8(const void* p) {
-  unsigned x;
-  asm volatile("ld.global.u8 %0, [%1];" : "=r"(x) : "l"(p));
-  return x;
-}""",
-    "st_global_u8": DEVICE + """ void st_global_u8(void* p, unsigned x) {
-  asm volatile("st.global.u8 [%0], %1;" :: "l"(p), "r"(x) : "memory");
-}""",
-    "ld_shared_u8": DEVICE + """ unsigned ld_shared_u8(unsigned a) {
-  unsigned x;
-  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(a) : "memory");
-  return x;
-}""",
-    "st_shared_u8": DEVICE + """ void st_shared_u8(unsigned a, unsigned x) {
-  asm volatile("st.shared.u8 [%0], %1;" :: "r"(a), "r"(x) : "memory");
-}""",
-    "ld_shared_u16": DEVICE + """ unsigned ld_shared_u16(unsigned a) {
-  unsigned short x;
-  asm volatile("ld.shared.b16 %0, [%1];" : "=h"(x) : "r"(a) : "memory");
-  return x;
-}""",
-    "st_shared_u16": DEVICE + """ void st_shared_u16(unsigned a, unsigned x) {
-  asm volatile("st.shared.b16 [%0], %1;" :: "r"(a), "h"((unsigned short)x) : "memory");
-}""",
+    **_parts_of_words("global", "l", "void* p", ""),
+    **_parts_of_words("shared", "r", "unsigned a", ' : "memory"'),
 }  # fmt: skip
 
 
@@ -349,19 +331,15 @@ FIXED |= shuffles.texts(DEVICE)
 
 DECLARATIONS = ("TensorMap", "types", "INFINITY_F32", "NAN_F32")  # stand before all functions
 
-# What a text calls beside itself.
-NEEDS: dict[str, tuple[str, ...]] = {
-    "get_f16": ("f32_from_f16",),
-    "f32_from_f8e4m3": ("f32_from_f16",),
-    "f32_from_f8e5m2": ("f32_from_f16",),
-    "get_f8e4m3": ("f32_from_f8e4m3",),
-    "get_f8e5m2": ("f32_from_f8e5m2",),
-    "pack_f8e4m3": ("f8e4m3_from_f32",),
-    "pack_f8e5m2": ("f8e5m2_from_f32",),
-    "round_f8e4m3": ("f32_from_f8e4m3", "f8e4m3_from_f32"),
-    "round_f8e5m2": ("f32_from_f8e5m2", "f8e5m2_from_f32"),
-    "wgmma": ("wgmma_fence", "wgmma_commit", "descriptor"),
-}
+# Functions that a kernel with products has, whether a text calls them or not.
+_OF_PRODUCTS = ("wgmma_fence", "wgmma_commit", "descriptor")
+
+
+@cache
+def _called(name: str) -> tuple[str, ...]:
+    """What a fixed text calls beside itself."""
+    body = FIXED[name].partition("{")[2]
+    return tuple(n for n in FIXED if f"{n}(" in body)
 
 
 def _operands(kind: str, names: Iterable[str], first: int) -> tuple[str, str]:
@@ -370,34 +348,36 @@ def _operands(kind: str, names: Iterable[str], first: int) -> tuple[str, str]:
     return places, ", ".join(f'"{kind}"({n})' for n in names)
 
 
-def access(op: str, space: str, words: int, c_type: str, constant: bool = False) -> str:
+def access(op: str, space: str, words: int, c_type: str, path: str = "") -> str:
     """A load or store of 1, 2 or 4 registers, at most 16 bytes.
 
     Args:
         op: "ld" or "st".
-        space: "global" or "shared".
+        space: "global", "shared" or "peer", the shared memory of a CTA of the cluster.
         words: registers.
         c_type: their C type.
-        constant: the tensor is only read: its loads take the non-coherent path. Without a place in
-            L1 (L1::no_allocate) rows and transposes were 3 to 5 % slower on an H200.
+        path: of global memory. "nc": the tensor is only read; without a place in L1
+            (L1::no_allocate) rows and transposes were 3 to 5 % slower on an H200. "cs": what is
+            stored is the first that caches give up.
     """
     letter, bits, _ = _REGISTERS[c_type]
     vector = f"b{bits}" if words == 1 else f"v{words}.b{bits}"
     names = [f"x{i}" for i in range(words)]
-    pointer = "unsigned a" if space == "shared" else ("const void* a" if op == "ld" else "void* a")
-    address = "r" if space == "shared" else "l"
-    path = ".nc" if constant and space == "global" else ""
-    function = access_name(op, space, words, c_type, constant)
-    clobber = ' : "memory"' if space == "shared" or op == "st" else ""
+    pointer = "unsigned a" if space != "global" else ("const void* a" if op == "ld" else "void* a")
+    address = "l" if space == "global" else "r"
+    place = {"peer": "shared::cluster"}.get(space, space)
+    where = f"{place}.{path}" if path else place
+    function = access_name(op, space, words, c_type, path)
+    clobber = ' : "memory"' if space != "global" or op == "st" else ""
     if op == "ld":
         args = ", ".join(f"{c_type}& {n}" for n in names)
         places, outs = _operands(f"={letter}", names, 0)
-        form = f"ld.{space}{path}.{vector} {_braced(places, words)}, [%{words}];"
+        form = f"ld.{where}.{vector} {_braced(places, words)}, [%{words}];"
         body = f'asm volatile("{form}" : {outs} : "{address}"(a){clobber});'
         return f"{DEVICE} void {function}({args}, {pointer}) {{\n  {body}\n}}"
     args = ", ".join(f"{c_type} {n}" for n in names)
     places, ins = _operands(letter, names, 1)
-    form = f"st.{space}.{vector} [%0], {_braced(places, words)};"
+    form = f"st.{where}.{vector} [%0], {_braced(places, words)};"
     body = f'asm volatile("{form}" :: "{address}"(a), {ins}{clobber});'
     return f"{DEVICE} void {function}({pointer}, {args}) {{\n  {body}\n}}"
 
@@ -437,11 +417,10 @@ def first_elements(name: str, op: str, words: int, c_type: str, whole: str, part
     return f"{DEVICE} void {name}({given}) {{\n{body}}}"
 
 
-def access_name(op: str, space: str, words: int, c_type: str, constant: bool = False) -> str:
+def access_name(op: str, space: str, words: int, c_type: str, path: str = "") -> str:
     """The name of `access`'s function."""
     kind = _REGISTERS[c_type][2]
-    path = "_nc" if constant and op == "ld" and space == "global" else ""
-    return f"{op}_{space}{'' if words == 1 else f'_v{words}'}{kind}{path}"
+    return f"{op}_{space}{'' if words == 1 else f'_v{words}'}{kind}{f'_{path}' if path else ''}"
 
 
 def _braced(places: str, words: int) -> str:
@@ -563,15 +542,15 @@ def collect(used: dict[str, Callable[[], str]]) -> str:
     texts: dict[str, str] = {n: FIXED[n] for n in DECLARATIONS if n in used}
 
     def include(name: str) -> None:
-        for needed in NEEDS.get(name, ()):
+        for needed in _called(name):
             include(needed)
         texts.setdefault(name, FIXED[name])
 
     for name, make in used.items():
         if name in FIXED:
             include(name)
-        else:
-            for needed in NEEDS.get(name.partition("_")[0], ()):
-                include(needed)
-            texts.setdefault(name, make())
+            continue
+        for needed in _OF_PRODUCTS if name.startswith("wgmma") else ():
+            include(needed)
+        texts.setdefault(name, make())
     return "\n".join(texts.values()) + "\n"

@@ -18,6 +18,7 @@ from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.lane_price import (
+    LINE_BYTES,
     SECTOR_BYTES,
     Tensors,
     chained,
@@ -40,13 +41,8 @@ from axe_eq_backends.cuda.schedules.rows import (
     vectors_of,
     warps_of,
 )
-from axe_eq_backends.cuda.schedules.sweeps import (
-    SweepTiling,
-    registers_of_sweep,
-    sweep,
-    sweeps_of,
-)
-from axe_eq_backends.cuda.schedules.tails import Reduction, value_dtypes
+from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, registers_of_sweep, sweep, sweeps_of
+from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
     Operand,
@@ -57,24 +53,12 @@ from axe_eq_backends.cuda.schedules.tensors import (
     with_looks,
 )
 
-Output = tuple[Operand, Cell]
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
-LINE_BYTES, SHORT = 128, 0.04
+SHORT = 0.04
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
-
-
-@dataclass
-class Problem:
-    """Reductions over, or scans along, the last dims of an index space, as schedules take them."""
-
-    shape: tuple[int, ...]
-    reduced: int
-    operands: list[Operand]
-    reductions: list[Reduction]
-    outputs: list[Output]
 
 
 def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
@@ -133,10 +117,7 @@ def _read(cone: Cone, names: Names) -> Problem:
 
 
 def _reduction(
-    fold: Fold,
-    known: Mapping[int, Cell],
-    reductions: list[Reduction],
-    operands: Sequence[Operand],
+    fold: Fold, known: Mapping[int, Cell], reductions: list[Reduction], operands: Sequence[Operand]
 ) -> Cell:
     """Add a fold's reductions, one or those of a structured monoid; its value as a cell."""
     cell, declared = substituted(fold.cell, known), MONOIDS[fold.monoid]
@@ -221,7 +202,7 @@ def _at(o: Operand, place: Sequence[int], kept: int, names: Names) -> Operand | 
 def fused(problem: Problem) -> Problem:
     """Dims that are one run in every tensor as one; in either group the contiguous one last."""
     n_kept = len(problem.shape) - problem.reduced
-    tensors = [*problem.operands, *(o for o, _ in problem.outputs)]
+    tensors = [*problem.operands, *problem.stored]
     sizes = [_n_bytes(problem.shape, o) for o in tensors]
     groups = []
     for dims in (range(n_kept), range(n_kept, len(problem.shape))):
@@ -233,13 +214,10 @@ def fused(problem: Problem) -> Problem:
     (kept, slow), (reduced, fast) = groups
     joined = [
         replace(
-            a,
-            strides=a.strides + b.strides,
-            window=_window(a) + _window(b),
-            looks=_looks(a, b),
+            a, strides=a.strides + b.strides, window=_window(a) + _window(b), looks=_looks(a, b)
         )
         for a, b in zip(slow, fast, strict=True)
-    ]
+    ]  # fmt: skip
     outputs = joined[len(problem.operands) :]
     if kept[-1] == 1:  # a stored row is a row, whatever its stride
         at = len(kept) - 1
@@ -295,8 +273,7 @@ def _tensors(problem: Problem, buffers: Mapping[str, str]) -> Tensors:
     flops = operations([*(r.cell for r in problem.reductions), *swept]) * of_space
     flops += sum(MONOIDS[r.monoid].flops for r in problem.reductions) * of_space
     flops += operations(whole) * of_rows
-    outputs = [o for o, _ in problem.outputs]
-    return Tensors(problem.shape, problem.operands, outputs, buffers, flops)
+    return Tensors(problem.shape, problem.operands, problem.stored, buffers, flops)
 
 
 @dataclass(frozen=True)
@@ -310,10 +287,10 @@ class Rows:
     def candidates(self, target: Target) -> list[Candidate]:
         """Threads of a row, where its elements fit in their registers."""
         p, found = self.problem, list[Candidate]()
-        enough, taken = registers_of(p.operands, p.reductions, p.outputs)
+        enough, taken = registers_of(p)
         rows, columns = prod(p.shape[:-1]), p.shape[-1]
         own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
-        vector = widest(target, [*p.operands, *(o for o, _ in p.outputs)], len(p.shape) - 1)
+        vector = widest(target, [*p.operands, *p.stored], len(p.shape) - 1)
         for threads in target.sizes("row_threads"):
             held = vectors_of(columns, vector, threads) * vector
             if enough(held) > room_for(threads):
@@ -337,11 +314,8 @@ class Rows:
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """Rows of so many threads each."""
-        p, threads = self.problem, parameters["row_threads"]
-        given = p.shape, p.operands, p.reductions, p.outputs
-        return reduce_rows(
-            *given, threads, name, parameters["vector"], parameters["resident"]
-        )  # fmt: skip
+        sizes = parameters["vector"], parameters["resident"]
+        return reduce_rows(self.problem, parameters["row_threads"], name, *sizes)
 
 
 @dataclass(frozen=True)
@@ -360,7 +334,9 @@ class Sweeps:
         """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
         p, found = self.problem, list[Candidate]()
         along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
-        vector = widest(target, self._read or p.operands, along)
+        # Single elements of vectors, each on its own, are what stores give least of memory for.
+        stored = [o for o, _ in p.outputs if self.fast and o.strides[-1]]
+        vector = widest(target, [*(self._read or p.operands), *stored], along)
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
             for threads in self._threads(target, WARP * warps, most, vector):
@@ -419,7 +395,7 @@ class Sweeps:
         said = partial(
             self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
             passes=passes, padded=padded, loss=loss, missed=missed,
-            wide=tiling.wide if self.fast else 0,
+            wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
         )  # fmt: skip
         if steps == 1:  # as rows in registers
             own = self.tensors.flops / prod(p.shape)
@@ -468,10 +444,8 @@ class Sweeps:
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """Sweeps of these chunks."""
-        p = self.problem
         tiling = SweepTiling(
             parameters["sweep_warps"], self.fast, parameters["vector"],
             parameters["sweep_threads"], parameters["vectors"],
         )  # fmt: skip
-        given = p.operands, p.reductions, p.outputs
-        return sweep(p.shape, p.reduced, *given, tiling, name, self.online, parameters["resident"])
+        return sweep(self.problem, tiling, name, self.online, parameters["resident"])

@@ -27,13 +27,7 @@ from axe_eq.schedule.summary import (
 )
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS
-from axe_eq_backends.cuda.cost import (
-    not_as_they_lie,
-    not_strided,
-    padded,
-    roofline,
-    tile_rows,
-)  # fmt: skip
+from axe_eq_backends.cuda.cost import not_as_they_lie, not_strided, padded, roofline, tile_rows
 from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
     MOST_BYTES,
@@ -124,7 +118,7 @@ class RegisterProducts:
         steps = np.ceil(summary.extent("k") / k)
         read = figure("read_step_s") + figure("read_depth_s") * k
         read = np.maximum(read, figure("read_one_s") * _reads(summary, m, n) * k / (WARP * warps))
-        waits, begin = steps * read * np.ceil(busy), figure("product_begin_s")
+        waits, begin = steps * read * np.ceil(busy), figure("register_begin_s")
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits) + begin
         columns.costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
         held = m * n * number

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.program.types import Array
 from axe_eq.run.arrays import on_device
+from axe_eq_backends.cuda import driver
 from axe_eq_backends.cuda.arrays import (
     DeviceArray,
     Dlpack,
@@ -23,15 +24,6 @@ from axe_eq_backends.cuda.arrays import (
     library_of,
 )
 from axe_eq_backends.cuda.code import Code, Port
-from axe_eq_backends.cuda.driver import (
-    Memory,
-    capability,
-    copy_within,
-    default_device,
-    device_name,
-    on,
-    upload,
-)
 from axe_eq_backends.cuda.prepared import OnDevice
 
 if TYPE_CHECKING:
@@ -39,7 +31,7 @@ if TYPE_CHECKING:
     from axe_eq.target import Target
 
 
-Quick = Callable[[Sequence[Any]], Sequence[Any] | None]
+Quick = Callable[..., Sequence[Any] | None]
 
 
 class CudaEmitter:
@@ -100,7 +92,9 @@ class CudaRunner:
     def present(self, target: Target) -> bool:
         """Whether the current device, else the first, is this machine."""
         try:
-            return capability(default_device()) == target.limits.get("compute_capability")
+            return driver.capability(driver.default_device()) == target.limits.get(
+                "compute_capability"
+            )
         except DeviceError:
             return False
 
@@ -121,7 +115,7 @@ class CudaRunner:
 
     def device(self) -> str:
         """The name of the device that arrays of the host are brought to."""
-        return device_name(default_device())
+        return driver.device_name(driver.default_device())
 
     def timed(self, graph: ScheduleGraph, target: Target, budget_s: float) -> list[float]:
         """Seconds of a call, of every round; see `axe_eq.run.timing.timed`.
@@ -148,12 +142,12 @@ class Program:
 
     Attributes:
         code: the machine code.
-        quick: `call` on the inputs alone, where they are like those of the call before; else None.
+        quick: `call` on inputs that are like those of the call before; else None.
     """
 
     def __init__(self, code: Code) -> None:
         self.code = code
-        self.quick: Quick = lambda arrays: None
+        self.quick: Quick = lambda arrays, into=(): None
         self._there: dict[int, OnDevice] = {}
         self._lock = Lock()
 
@@ -176,29 +170,34 @@ class Program:
         Raises:
             ArgumentError: arrays of another number, type or shape.
         """
-        there = self.on(default_device())
+        there = self.on(driver.default_device())
         names = [*self.code.inputs, *self.code.constants]
         _check_count(arrays, names)
-        with on(there.device):
-            held = {name: Memory(port.n_bytes) for name, port in self.code.ports.items()}
+        with driver.on(there.device):
+            held = {name: driver.Memory(port.n_bytes) for name, port in self.code.ports.items()}
             for name, array in zip(names, arrays, strict=True):
                 port = self.code.ports[name]
-                upload(held[name].pointer, flat(port, array), f"argument {name!r}")
+                driver.upload(held[name].pointer, flat(port, array), f"argument {name!r}")
             there.run(tuple(m.pointer for m in held.values()), 0)
             return [fetched(self.code.ports[n], held[n].pointer) for n in self.code.outputs]
 
     # -- arrays of the device --
 
-    def call(self, arrays: Sequence[Any]) -> Sequence[Any]:
+    def call(self, arrays: Sequence[Any], into: Sequence[Any] = ()) -> Sequence[Any]:
         """Run on arrays that lie on one device, and constants; results are new arrays.
 
         Arrays that begin where vectors and bulk copies cannot are copied first.
+
+        Args:
+            arrays: one per input and constant.
+            into: per output an array that it is stored in, or None; inputs that are handed back are
+                not.
 
         Raises:
             ArgumentError: arrays of another number, type, shape, strides or device.
         """
         library, there, given, copies = self._given(arrays)
-        made = [library.make(self.code.ports[n]) for n in self.code.made]
+        made = self._made(library, into)
         for copy in copies:
             copy.run()
         there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
@@ -207,14 +206,20 @@ class Program:
             self.quick = _torch_quick(there, library, given[len(self.code.inputs) :])
         return self._results(arrays, [library.handed(a) for a in made])
 
-    def bind(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
+    def bind(
+        self, arrays: Sequence[Any], into: Sequence[Any] = ()
+    ) -> tuple[Callable[[], None], Sequence[Any]]:
         """A prepared call on these arrays, and the arrays that it writes every time.
+
+        Args:
+            arrays: as for `call`.
+            into: as for `call`.
 
         Raises:
             ArgumentError: as `call`.
         """
         library, there, given, copies = self._given(arrays)
-        made = [library.make(self.code.ports[n]) for n in self.code.made]
+        made = self._made(library, into)
         pointers = (*given, *(library.read(a).pointer for a in made))
         launch = there.prepared(pointers, library, (arrays, made, copies))
         if copies:
@@ -241,6 +246,12 @@ class Program:
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
+        for port in self.code.ports.values():
+            if port.lies and port.name not in self.code.constants:
+                raise ArgumentError(
+                    f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
+                    "arrays of the host, which calls lay out so",
+                )  # fmt: skip
         first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
         library = library_of(arrays[first])
         # An array of another library is met through DLPack, which orders the streams of the two.
@@ -265,6 +276,11 @@ class Program:
         found += [there.constant(name, a) for name, a in constants]
         return library, there, found, copies
 
+    def _made(self, library: Library, into: Sequence[Any]) -> list[Any]:
+        """Arrays for the outputs that are made: new ones, but where they are given."""
+        goals = zip(self.code.made, self.code.wanted(into), strict=True)
+        return [library.make(self.code.ports[n]) if a is None else a for n, a in goals]
+
     def _results(self, arrays: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """Outputs in order: those that were made, and inputs that are outputs."""
         known = dict(zip([*self.code.inputs, *self.code.constants], arrays, strict=True))
@@ -280,15 +296,16 @@ def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Q
     torch, code, device, run = library.torch, there.code, there.device, there.run
     slots = [*code.inputs, *code.made]
     if not set(code.outputs) <= set(slots):  # a constant handed back
-        return lambda arrays: None
+        return lambda arrays, into=(): None
     kinds, stream = (torch.Tensor, torch.nn.Parameter), library.stream
     ports = [code.ports[n] for n in code.inputs]
     wanted = [(library.element(p.dtype), p.shape, p.strides) for p in ports]
     makes = [library.maker(code.ports[n]) for n in code.made]
+    nowhere = code.wanted(())
     order = [slots.index(name) for name in code.outputs]
     is_made = order == list(range(len(ports), len(slots)))
 
-    def quick(arrays: Sequence[Any]) -> Sequence[Any] | None:
+    def quick(arrays: Sequence[Any], into: Sequence[Any] = ()) -> Sequence[Any] | None:
         if len(arrays) != len(wanted):
             return None
         pointers = []
@@ -302,7 +319,8 @@ def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Q
             ):
                 return None
             pointers.append(a.data_ptr())
-        made = [make() for make in makes]
+        goals = code.wanted(into) if into else nowhere
+        made = [make() if a is None else a for make, a in zip(makes, goals, strict=True)]
         try:
             run((*pointers, *constants, *[a.data_ptr() for a in made]), stream())
         except ArgumentError:  # one begins where kernels cannot read it
@@ -330,8 +348,10 @@ class Copy:
     def run(self) -> None:
         """Copy what the array holds then, on the stream the library is on."""
         what = f"a copy of argument {self._port.name!r}"
-        with on(self._device):
-            copy_within(self.made.pointer, self._source, self._port.n_bytes, self._stream(), what)
+        with driver.on(self._device):
+            driver.copy_within(
+                self.made.pointer, self._source, self._port.n_bytes, self._stream(), what
+            )
 
 
 def _after(copies: Sequence[Copy], launch: Callable[[], None]) -> Callable[[], None]:
@@ -363,6 +383,3 @@ def _check_fits(port: Port, array: DeviceArray) -> None:
             thing, f"has strides {array.strides}", f"{port.strides}",
             hint="exe.pack(name, array), or compile with Spec(..., layout=) of these strides",
         )  # fmt: skip
-
-
-__all__ = ["CudaEmitter", "CudaRunner", "Program", "load"]

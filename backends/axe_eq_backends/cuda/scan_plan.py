@@ -41,9 +41,7 @@ def derive_scan(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     s, where = primitive, context.where
     for view in (*s.states, *s.carries):
         check_tile(row, view, where)
-        if (view.buffer.dtype,) not in row.dtypes:
-            known = " ".join(t[0] for t in row.dtypes)
-            raise DispatchError(row.name, f"state dtype {view.buffer.dtype}", known)
+        threads.check_dtype(row, view.buffer.dtype, "state dtype")
     place = s.states[0].place.static()
     if any(v.place.static() != place for v in s.states):
         raise DispatchError(row.name, f"states lie apart from {s.states[0]}", "one layout")
@@ -55,7 +53,7 @@ def derive_scan(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
 
     def regs(r: int, repeats: Sequence[int]) -> tuple[Regs, ...]:
         numbers = [rows[r] + p + n for p in repeats for n in levels.run]
-        return tuple(_regs(v, numbers) for v in s.states)
+        return tuple(threads.registers_of(v, numbers) for v in s.states)
 
     given: dict[str, object] = {"merge": s.merge, "lanes": levels.lanes}
     for r in range(len(rows)):
@@ -156,14 +154,9 @@ def _carried(
     if any(len(f) != len(rows) for f in found):
         raise DispatchError(row.name, f"{len(others)} dims of carries", "one for each row")
     return [
-        tuple(_regs(v, [f[r]]) for v, f in zip(s.carries, found, strict=True))
+        tuple(threads.registers_of(v, [f[r]]) for v, f in zip(s.carries, found, strict=True))
         for r in range(len(rows))
     ]
-
-
-def _regs(view: ir.View, numbers: Sequence[int]) -> Regs:
-    base = number(view.place.at("reg"))
-    return Regs(view.buffer, tuple(base + n for n in numbers))
 
 
 def _exchange(

@@ -15,9 +15,10 @@ from axe_eq.target import Target
 from axe_eq_backends.cuda.lane_price import Tensors, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.prefixes import lifted, parts_of
-from axe_eq_backends.cuda.reductions import Problem, contiguous_last, fused
+from axe_eq_backends.cuda.reductions import contiguous_last, fused
 from axe_eq_backends.cuda.schedules import scans
 from axe_eq_backends.cuda.schedules.scans import WARP, best_scan, scan_rows
+from axe_eq_backends.cuda.schedules.tails import Problem
 from axe_eq_backends.cuda.schedules.tensors import widest
 
 # Threads of a unit that run side by side.
@@ -124,13 +125,11 @@ class Scanned:
             self.fast, p["vector"], p["scan_along"], p["scan_across"], p["scan_held"]
         )
         outputs = list(zip(t.outputs, self.cells, strict=True))
-        return scan_rows(t.shape, t.operands, self.prefixes, outputs, tiling, name)
+        problem = Problem(tuple(t.shape), 1, t.operands, [], outputs)
+        return scan_rows(problem, self.prefixes, tiling, name)
 
 
 def _step_s(target: Target, tiling: scans.ScanTiling) -> float:
     """Seconds in which a CTA reads a tile, scans it, and has what the next one goes on from."""
     own = tiling.held * target.figure("scan_held_s") + tiling.warps * target.figure("scan_warp_s")
     return target.figure("scan_step_s") + own
-
-
-__all__ = ["Scanned", "scanned"]

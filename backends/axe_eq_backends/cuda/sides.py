@@ -127,6 +127,7 @@ def _renamed(summary: Summary, names: Mapping[str, str]) -> Summary:
         tuple(
             a._replace(
                 letters=of(a.letters),
+                fast=names.get(a.fast, a.fast),
                 strides=tuple((names.get(x, x), e, s) for x, e, s in a.strides),
             )
             for a in accesses

@@ -20,15 +20,7 @@ from axe_eq.errors import AxeError
 from axe_eq.kernel.structured import ONLINE
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.summary import (
-    Column,
-    Columns,
-    Formula,
-    Reductions,
-    Summary,
-    flops,
-    grid_of,
-)
+from axe_eq.schedule.summary import Column, Columns, Formula, Reductions, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import (
     Run,
@@ -41,14 +33,7 @@ from axe_eq_backends.cuda.cost import (
     waves,
     wide_weights,
 )
-from axe_eq_backends.cuda.schedules.chunks import (
-    GROUP_ROWS,
-    NUMBERED,
-    Problem,
-    Tiling,
-    grid,
-    live,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.chunks import GROUP_ROWS, NUMBERED, Problem, Tiling, grid, live
 from axe_eq_backends.cuda.schedules.gemm import PANEL_BYTES, SMEM_SLACK, column_words, tile_words
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS
 from axe_eq_backends.cuda.streams import read_problem, taken
@@ -265,11 +250,7 @@ def _counted(problem: Problem, tiling: Tiling, target: Target) -> tuple[float, .
 
 
 def _seconds(
-    summary: Summary,
-    target: Target,
-    columns: Columns,
-    row: Instr,
-    part: Column,
+    summary: Summary, target: Target, columns: Columns, row: Instr, part: Column
 ) -> Column:
     """Matrix units beside lanes, over all blocks; of one chunk on its way after each other.
 

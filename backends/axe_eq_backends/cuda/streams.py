@@ -17,13 +17,7 @@ from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Position, Root
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.leaves import Names
-from axe_eq_backends.cuda.schedules.chunks import (
-    Problem,
-    RowResult,
-    Tensor,
-    Tiling,
-    grid,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.chunks import Problem, RowResult, Tensor, Tiling, grid
 from axe_eq_backends.cuda.schedules.tile_order import Taken
 
 

@@ -15,6 +15,7 @@ from axe_eq.target import Completion, Instr, Level, Link, Memory, Target
 from axe_eq.target.machine import GLOBAL, PRIVATE
 from axe_eq_backends.cuda.instrs import (
     CP_ASYNC,
+    FETCH,
     FMA,
     HOPPER,
     LOAD_STORE,
@@ -69,13 +70,15 @@ def _powers(most: int) -> tuple[int, ...]:
 # What kernels may have; which is best was measured on one H200 and is said by their price.
 _CHOICES = {
     # Products on matrix units: a tile, steps on their way, panels of results in shared memory, CTAs
-    # that share operand tiles. Clusters of 2 take 1.007 times as long over eight large products
-    # and win one of them (benchmarks/results/cuda_h200_clusters.json), so there are none.
+    # of a cluster that share operand tiles, or the steps of a tile. Clusters that share operands
+    # take 1.007 times as long over eight large products and win one of them
+    # (benchmarks/results/cuda_h200_clusters.json); they win where rows begin inside lines.
     "product_rows": (64, 128, 192, 256),
-    "product_cols": (64, 128, 192, 256),
+    "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
-    "product_cluster": (1,),
+    "product_cluster": (1, 2),
+    "product_split": (1, 2, 4, 8),
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),
@@ -96,7 +99,8 @@ _CHOICES = {
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
     "turn_reading": (1, 2),  # warps along the dim that is read
-    "turn_writing": (1, 4),
+    "turn_writing": (1, 2, 4, 8),
+    "turn_lanes": (4, 8, 16),  # of a warp along the dim that is written
     "scan_threads": _powers(1024),  # along the scanned dim
     "scan_held": (1, 2, 3, 4, 6, 8, 12, 16),  # of a thread
 }
@@ -106,11 +110,22 @@ _FIGURES = {
     # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
     # from it, so at least 2.1; 3 fits.
     "l2_over_memory": 3.0,
+    # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
+    # of memory: second stages of sums of 1 to 30 KB.
+    "little": 1 / 64,
+    "l2_latency": 0.4,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
     # to 24 KB, the most that was measured.
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
     "ask_s": 2.6e-9,
+    # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
+    # of f16[8,96,112,112] by vectors of 2, 4 and 8.
+    "ask_line": 0.15,
+    # Loss of a relayout per halving of what a warp reads at once below a line, and where rows of
+    # results begin inside sectors, of one that a warp splits: 24 tiles of seven turns.
+    "short_run": 0.04,
+    "split_sector": 0.6,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
     # Bytes of L2's rate that a byte of a sector takes of which little is used.
@@ -132,8 +147,8 @@ _FIGURES = {
     "shuffle_s": 0.02e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
     # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
-    # of 512 in f16, of one and two tensors, 26 to 131 MB on their way (2026-11-24).
-    "swept_in_cache": 0.45,
+    # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
+    "swept_in_cache": 0.35,
     "swept_beyond_cache": 0.4,
     "swept_apart": 0.25,
     # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
@@ -159,21 +174,35 @@ _FIGURES = {
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
     "cluster": 0.0285,
-    # Products whose copies set their pace, 2026-11-24: seconds until a copy is there, a unit's rate
-    # of copies, the matrix units' rate for microseconds over the row's, the power of what crosses
-    # shared memory that it loses by, and the power of times that hide each other in part: 229 tiles
-    # of 60 shapes, K from 672 to 262144, 1 to 132 of them at once, within 30 % for 97 %.
-    "copy_latency_s": 0.83e-6,
-    "tile_unit_bytes_per_s": 150e9,
+    # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
+    # within 25 % for 94 %): seconds until a copy is there, a unit's rate of copies and that of all
+    # over memory's, the matrix units' rate for microseconds over the row's, the power of what
+    # crosses shared memory that it loses by, and the power of times that hide each other in part.
+    "copy_latency_s": 0.72e-6,
+    "tile_unit_bytes_per_s": 155e9,
+    "copies_over_memory": 3.0,
     "burst_over_rate": 1.41,
-    "burst_exponent": 0.94,
-    "overlap_power": 5.2,
+    "burst_exponent": 0.88,
+    "overlap_power": 4.4,
     # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
     # in f32, took 16 to 18e-12 s each beside all else.
     "apart_store_s": 17e-12,
-    # What a product takes beside its steps: barriers, maps, the last tile's results. Products of
-    # 1 to 736 rows that take 4.6 to 10.5 us, within 10 %.
-    "product_begin_s": 1.9e-6,
+    # What a product takes beside its steps and results, barriers and maps; what a unit stores of
+    # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
+    # share operands have begun and ended together; until those that share a tile's steps have
+    # fetched each other's sums, and bytes of these. Fitted with the above.
+    "product_begin_s": 1.37e-6,
+    "store_unit_bytes_per_s": 24e9,
+    "store_panel_s": 0.17e-6,
+    "cluster_begin_s": 0.5e-6,
+    "add_sums_s": 0.9e-6,
+    "add_sums_bytes_per_s": 40e9,
+    # Units that clusters of so many CTAs run on, one of each, as the driver says.
+    "units_in_clusters.2": 132,
+    "units_in_clusters.4": 120,
+    "units_in_clusters.8": 120,
+    # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
+    "late_s": 0.55e-6,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
@@ -188,6 +217,8 @@ _FIGURES = {
     "small_tile.mma.bf16": 0.42,
     "small_tile.mma.f64": 0.2,
     "small_tile.fma.f32": 0.22,
+    # What products in registers take beside their steps.
+    "register_begin_s": 1.9e-6,
     # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a
     # unit runs side by side.
     "read_step_s": 0.48e-6,
@@ -205,12 +236,13 @@ _FIGURES = {
 }
 
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
-# all-gathers of 1, 64 and 512 MiB per rank on two H200 joined by NV18 (2026-11-24, driver of CUDA
-# 13; 20.2, 195 and 1407 us), to 3 %. A copy alone takes 2.3 us and as many bytes a second.
-PEERS_LINK = Link(383e9, 18e-6, "NVLink")
+# all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
+# driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
+# alone takes 2.3 us and as many bytes a second.
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True)
 # The same by the all-gather of NCCL 2.28.9, 1 to 512 MiB in the same run (17.0 to 1999 us), to
 # 13 %: for plans that run on the transport "nccl", `h200.replace(links=(NCCL_LINK,))`.
-NCCL_LINK = Link(255e9, 15e-6, "NCCL")
+NCCL_LINK = Link(255e9, 15e-6, "NCCL", beside=True)
 
 h200 = Target(
     name="h200",
@@ -241,7 +273,7 @@ h200 = Target(
         "blocks": "own",
     },
     completions=_COMPLETIONS,
-    kept=("padded", "turned"),
+    kept=("padded", "turned", "1 2 0"),
     source="measured on one H200, 2026-11; rates of single instructions in cuda/instrs.py",
 )
 
@@ -269,7 +301,7 @@ b200 = replace(
     n_units=148,
     memories=_memories(180 << 30, 8e12, 148, 1.85e9, tmem=True),
     levels=(*_CLUSTER, Level("cta_pair", 4), Level("cta", 2), *_CTA),
-    instrs=_TCGEN05 + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS,
+    instrs=_TCGEN05 + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + FETCH + MATRIX + REGISTERS,
     vector_flops_per_s=148 * 128 * 2 * 1.85e9,
     links=(Link(900e9, 4.6e-6, "NVLink"),),
     completions=tuple(c for c in _COMPLETIONS if c.name != "wgmma"),

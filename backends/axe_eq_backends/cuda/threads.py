@@ -17,11 +17,41 @@ import numpy as np
 import numpy.typing as npt
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.expr import Int, Var, both, divisor, equal, evaluate, make, var
+from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor, equal, evaluate, make, var
 from axe_eq.kernel.placement import Placement, digits, number, refine
+from axe_eq.kernel.plan import Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.ir import LANE, Where
 from axe_eq.kernel.threads.placement import LANES
+from axe_eq.kernel.threads.plan import Regs
 from axe_eq.layout.value.swizzle import Swizzle
+from axe_eq.target import Instr
+
+
+def check_dtype(row: Instr, dtype: str, what: str = "dtype") -> None:
+    """A row takes elements of this type.
+
+    Raises:
+        DispatchError: it does not; says which it takes.
+    """
+    if (dtype,) not in row.dtypes:
+        raise DispatchError(row.name, f"{what} {dtype}", " ".join(t[0] for t in row.dtypes))
+
+
+def named(plan: Plan, context: Context, stem: str, value: Int, element: bool = False) -> Int:
+    """A value that a plan's calls use, computed once; `element` marks element numbers."""
+    if not isinstance(value, Expr) or isinstance(value, Var):
+        return value
+    v = context.names.fresh(stem, *bounds(value), element=element)
+    plan.lets.append((v, value))
+    return v
+
+
+def registers_of(view: ir.View, numbers: Iterable[int]) -> Regs:
+    """Registers of a view, by their numbers in it."""
+    base = number(view.place.at("reg"))
+    return Regs(view.buffer, tuple(base + n for n in numbers))
 
 
 class Step(NamedTuple):

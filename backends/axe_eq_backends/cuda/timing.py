@@ -16,15 +16,7 @@ import numpy as np
 from axe_eq.program.types import ValueType
 from axe_eq.run.timing import drawn, rounds
 from axe_eq_backends.cuda.arrays import flat
-from axe_eq_backends.cuda.driver import (
-    Memory,
-    attribute,
-    call,
-    default_device,
-    driver,
-    on,
-    upload,
-)
+from axe_eq_backends.cuda.driver import Memory, attribute, call, default_device, driver, on, upload
 from axe_eq_backends.cuda.run import Program
 
 ROUND_S = 1e-3  # of one round at least: events are exact to half a microsecond

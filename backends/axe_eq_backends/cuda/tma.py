@@ -21,6 +21,7 @@ from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.plan import Address
 from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.target import Instr
+from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.tensor_map import TensorMap, swizzle_bytes
 
 ALIGNED_BYTES = 16
@@ -55,9 +56,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     if tensor.buffer.memory != "gmem":
         side = "source" if load else "destination"
         raise DispatchError(row.name, f"the {side} lies in {tensor.buffer.memory}", "gmem")
-    if (tensor.buffer.dtype,) not in row.dtypes:
-        known = " ".join(t[0] for t in row.dtypes)
-        raise DispatchError(row.name, f"dtype {tensor.buffer.dtype}", known)
+    threads.check_dtype(row, tensor.buffer.dtype)
     if context.where.scope != "elect":
         raise DispatchError(row.name, f"scope {context.where.scope}", "one elected thread")
     _check_ranks(row, primitive)

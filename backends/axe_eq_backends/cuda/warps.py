@@ -12,17 +12,18 @@ from math import prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import IDENTITY
-from axe_eq.kernel.expr import Expr, Int, Var, bounds, equal
+from axe_eq.kernel.expr import Int, equal
 from axe_eq.kernel.placement import Block, Iter, Placement, number, refine
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.placement import LANES
-from axe_eq.kernel.threads.plan import Address, Regs
+from axe_eq.kernel.threads.plan import Address
 from axe_eq.program.ops import MONOIDS
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.cells import refusal
+from axe_eq_backends.cuda.threads import registers_of
 
 
 @lru_cache(maxsize=4096)
@@ -60,11 +61,6 @@ def _repeated(block: Block) -> Block:
     return tuple(i._replace(stride=0) if i.axis == "reg" else i for i in block)
 
 
-def _registers(view: ir.View, numbers: list[int]) -> Regs:
-    base = number(view.place.at("reg"))
-    return Regs(view.buffer, tuple(base + n for n in numbers))
-
-
 def check_tile(row: Instr, view: ir.View, where: ir.Where) -> None:
     """A view is a register tile of the scope's threads.
 
@@ -87,13 +83,15 @@ def derive_cells(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     pairs = [matching(out.place.static(), view.place.static()) for view in ins]
     numbers = sorted(r for r, _ in matching(out.place.static(), out.place.static()))
     _check_pairs(out, numbers)
-    args: dict[str, object] = {"out": _registers(out, numbers)}
+    args: dict[str, object] = {"out": registers_of(out, numbers)}
     if isinstance(primitive, ir.Fill):
         args["value"] = primitive.value
         call = Call("fill", args)
     else:
         cell = primitive.cell if isinstance(primitive, ir.Map) else IDENTITY
-        operands = tuple(_registers(v, [r for _, r in p]) for v, p in zip(ins, pairs, strict=True))
+        operands = tuple(
+            registers_of(v, [r for _, r in p]) for v, p in zip(ins, pairs, strict=True)
+        )
         call = Call("map", {**args, "ins": operands, "cell": cell})
     return Plan(row, [call], cycles=float(len(numbers)), notes=f"{len(numbers)} registers a thread")
 
@@ -105,13 +103,10 @@ def derive_index(row: Instr, index: ir.Index, context: Context) -> Plan:
     parts = threads.steps(out.place.static(), out.place.static())
     start = index.begin + threads.thread_index(parts, index.dim, where)
     plan = Plan(row, [])
-    if isinstance(start, Expr) and not isinstance(start, Var):
-        v = context.names.fresh("first", *bounds(start))
-        plan.lets.append((v, start))
-        start = v
+    start = threads.named(plan, context, "first", start)
     found = {r.number: r.at[index.dim] for r in threads.registers(parts, len(out.shape))}
     values = tuple(start + found[number] for number in sorted(found))
-    call = Call("index", {"out": _registers(out, sorted(found)), "values": values})
+    call = Call("index", {"out": registers_of(out, sorted(found)), "values": values})
     plan.calls.append(call)
     plan.cycles, plan.notes = float(len(values)), f"{len(values)} registers a thread"
     return plan
@@ -141,9 +136,7 @@ def derive_reduce(row: Instr, primitive: ir.Primitive, context: Context) -> Plan
     out, src, where = primitive.out, primitive.src, context.where
     for view in (out, src):
         check_tile(row, view, where)
-    if (out.buffer.dtype,) not in row.dtypes:
-        known = " ".join(t[0] for t in row.dtypes)
-        raise DispatchError(row.name, f"result dtype {out.buffer.dtype}", known)
+    threads.check_dtype(row, out.buffer.dtype, "result dtype")
     named = f"monoid {primitive.monoid!r}"
     merges = MONOIDS[primitive.monoid].merges if primitive.monoid in MONOIDS else ""
     if not merges:
@@ -158,7 +151,7 @@ def derive_reduce(row: Instr, primitive: ir.Primitive, context: Context) -> Plan
             raise DispatchError(row.name, f"reduces {extent} lanes", "a power of two")
         for step in range(extent.bit_length() - 1):
             plan.calls.append(
-                Call("shuffle", {"monoid": primitive.monoid, "regs": _registers(out, regs),
+                Call("shuffle", {"monoid": primitive.monoid, "regs": registers_of(out, regs),
                                  "mask": stride << step})
             )  # fmt: skip
     if warps:
@@ -174,8 +167,8 @@ def _local(reduce: ir.Reduce) -> list[Call]:
     for from_reg, to_reg in matching(reduce.src.place.static(), reduce.out.place.static()):
         groups.setdefault(to_reg, []).append(from_reg)
     return [
-        Call("accumulate", {"monoid": reduce.monoid, "out": _registers(reduce.out, [to]),
-                            "ins": _registers(reduce.src, numbers)})
+        Call("accumulate", {"monoid": reduce.monoid, "out": registers_of(reduce.out, [to]),
+                            "ins": registers_of(reduce.src, numbers)})
         for to, numbers in sorted(groups.items())
     ]  # fmt: skip
 
@@ -214,11 +207,11 @@ def _across_warps(
     once = equal(ir.LANE, 0) if width == 1 else None
     calls = []
     for position, r in enumerate(regs):
-        args = {"regs": _registers(reduce.out, [r]), "address": slot(position, mine)}
+        args = {"regs": registers_of(reduce.out, [r]), "address": slot(position, mine)}
         calls.append(Call("st_shared", {**args, "guard": once}))
     calls.append(Call("sync", {}))
     for position, r in enumerate(regs):
-        args = {"regs": _registers(reduce.out, [r]), "address": slot(position, 0)}
+        args = {"regs": registers_of(reduce.out, [r]), "address": slot(position, 0)}
         steps = {"count": peers, "step": width, "monoid": reduce.monoid, "guard": None}
         calls.append(Call("ld_reduce", {**args, **steps}))
     return calls

@@ -8,12 +8,13 @@ meanwhile. Rows of a wider matrix are copied as they lie; other parts that are n
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from axe_eq.errors import DeviceError, MissingPackage
-from axe_eq_backends.mesh.torch_arrays import Moved, TorchArrays
+from axe_eq_backends.mesh.torch_arrays import Moved, TorchArrays, again
 from axe_eq_backends.mesh.torch_ranks import ENVIRONMENT
 from axe_eq_backends.mesh.wires import Wire
 
@@ -47,61 +48,79 @@ class PeersSession:
         wires, rows, name = self._wires[step], self._rows[step], step.write.buffer
         reads = [rank.reads(step) for rank in ranks]
         for rank, wire, read in zip(ranks, wires, reads, strict=True):
-            rank.memory[name] = wire.memory(read)
-        own = [self.torch.cuda.current_stream(d) for d in range(self.n_ranks)]
+            rank.memory[name] = wire.memory(read, rank)
         packed = {
             (src, dst): wires[src].payload(dst, reads[src])
             for (src, dst), shape in rows.items() if shape is None
         }  # fmt: skip
-        ready = [stream.record_event() for stream in own]  # memory and what is sent
+        event, current = self.torch.cuda.Event, self.torch.cuda.current_stream
+        ready = [event() for _ in ranks]  # memory and what is sent
         arrived: list[dict[int, Any]] = [{} for _ in ranks]
         ends: list[list[Any]] = [[] for _ in ranks]
+        sends: list[tuple[int, int, Any, Any, Callable[[], None]]] = []
         for (src, dst), shape in rows.items():
-            stream, goal = self._streams[src, dst], ranks[dst].memory[name]
-            stream.wait_event(ready[src])
-            stream.wait_event(ready[dst])
+            stream, goal, end = self._streams[src, dst], ranks[dst].memory[name], event()
             if shape is None:
                 landed = arrived[dst][src] = wires[dst].landing(src, goal)
                 given = packed[src, dst]
-                self.copies.dense(landed, given, stream)
+                copy: Callable[[], None] = partial(self.copies.dense, landed, given, stream)
             else:
-                given = self._copy_rows(wires, src, dst, shape, reads[src], goal, stream)
+                given, copy = self._rows_of(wires, src, dst, shape, reads[src], goal, stream)
             given.record_stream(stream)
-            end = stream.record_event()
+            sends.append((src, dst, stream, end, copy))
             ends[src].append(end)
             ends[dst].append(end)
+
+        def begin() -> None:
+            for device, one in enumerate(ready):
+                one.record(current(device))
+            for src, dst, stream, end, copy in sends:
+                stream.wait_event(ready[src])
+                stream.wait_event(ready[dst])
+                copy()
+                end.record(stream)
+
+        self.arrays[0].do(begin)
         for n, (rank, wire) in enumerate(zip(ranks, wires, strict=True)):
-            wire.keep(reads[n], rank.memory[name])
+            memory = rank.memory[name]
+            if wire.own and not wire.is_view:
+                wire.arrays.do(partial(wire.keep, reads[n], memory))
             if ends[n]:
-                rank.arriving[name] = _Finish(wire, own[n], ends[n], arrived[n], rank.memory[name])
+                finish = _Finish(wire, partial(current, n), ends[n], arrived[n], memory)
+                rank.arriving[name] = partial(wire.arrays.do, finish)
         return [wire.sent for wire in wires]
 
-    def _copy_rows(
+    def _rows_of(
         self, wires: Sequence[Wire], src: int, dst: int, shape: tuple[int, int],
         reads: Sequence[Any], goal: Any, stream: Any,
-    ) -> Any:  # fmt: skip
-        """Copy a message from where it lies to where it is stored; the memory that was read."""
+    ) -> tuple[Any, Callable[[], None]]:  # fmt: skip
+        """The memory that a message is read from, and its copy to where it is stored."""
         (given,), (taken,) = wires[src].out[dst], wires[dst].into[src]
         source, here, there = reads[given.leaf], given.source.region, taken.goals[0].region
-        self.copies.rows(
-            goal, there.offset, _pitch(there, shape), source, here.offset, _pitch(here, shape),
-            shape, stream,
+        return source, partial(
+            self.copies.rows, goal, there.offset, _pitch(there, shape), source, here.offset,
+            _pitch(here, shape), shape, stream,
         )  # fmt: skip
-        return source
+
+    def again(self, run: Callable[[], Any], n_bytes: int) -> Callable[[], Any]:
+        """A call on memory of its own, see `axe_eq_backends.mesh.torch_arrays.again`."""
+        return again(self.arrays, run, n_bytes)
 
 
 class _Finish:
     """Ends a rank's part of an exchange: what arrives is there, and what was sent may change."""
 
     def __init__(
-        self, wire: Wire, own: Any, ends: Sequence[Any], arrived: Mapping[int, Any], memory: Any
-    ) -> None:
+        self, wire: Wire, own: Callable[[], Any], ends: Sequence[Any], arrived: Mapping[int, Any],
+        memory: Any,
+    ) -> None:  # fmt: skip
         self.wire, self.own, self.ends = wire, own, ends
         self.arrived, self.memory = arrived, memory
 
     def __call__(self) -> None:
+        own = self.own()
         for event in self.ends:
-            self.own.wait_event(event)
+            own.wait_event(event)
         for src, landed in self.arrived.items():
             self.wire.unpack(src, landed, self.memory)
 

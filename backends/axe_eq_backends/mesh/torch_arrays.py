@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from axe_eq.errors import ArgumentError, DeviceError
-from axe_eq.mesh.rank import Run
+from axe_eq.mesh.rank import HOST, Run
 from axe_eq.mesh.regions import Part, Region
 from axe_eq.program.types import DTYPES, Array, dtype
 from axe_eq.run.arrays import as_numpy, dlpack_of
+from axe_eq.schedule.digits import Digits
 
 _ODD = (0x9E3779B97F4A7C15 - (1 << 64), 0x2545F4914F6CDD1D)  # multipliers of a digest
 
@@ -23,10 +24,20 @@ class TorchArrays:
     Args:
         torch: the library.
         device: as it names it, "cuda:1" or "cpu".
+
+    Attributes:
+        tape: what is done, to be done again, while that is noted; else None.
     """
 
     def __init__(self, torch: Any, device: str) -> None:
         self.torch, self.device = torch, torch.device(device)
+        self.tape: list[Callable[[], None]] | None = None
+
+    def do(self, action: Callable[[], None]) -> None:
+        """Do something with memory that is there already, and note it."""
+        action()
+        if self.tape is not None:
+            self.tape.append(action)
 
     def element(self, name: str) -> Any:
         """Torch's name of an element type.
@@ -98,11 +109,20 @@ class TorchArrays:
 
     def held(self, array: Any) -> Any:
         """A shard's memory, flat: itself where it is dense."""
-        return array.contiguous().reshape(-1)
+        if array.is_contiguous():
+            return array.reshape(-1)
+        dense = self.torch.empty(array.shape, dtype=array.dtype, device=self.device)
+        self.do(partial(dense.copy_, array))
+        return dense.reshape(-1)
 
     def zeros(self, n: int, dtype: str) -> Any:
         """Flat memory."""
         return self.torch.zeros(n, dtype=self.element(dtype), device=self.device)
+
+    def part(self, memory: Any, part: Digits) -> Any:
+        """A view of a part of flat memory."""
+        begin = memory.storage_offset() + part.offset  # as_strided counts from there
+        return self.torch.as_strided(memory, part.shape, part.strides, begin)
 
     def empty(self, n: int, dtype: str) -> Any:
         """Flat memory that holds anything."""
@@ -115,21 +135,32 @@ class TorchArrays:
             DeviceError: code of another device than torch's.
         """
         if self.device.type == "cpu":
-            return partial(self._on_host, made)
+            return partial(self._on_host, HOST.ready(made))
         if not hasattr(made, "call"):
             raise DeviceError("local step", "takes no arrays of a device", "a target of GPUs")
 
-        def run(arrays: Sequence[Any]) -> Sequence[Any]:
+        def run(arrays: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
             if not arrays:  # no array says where it is to run
-                return [self._uploaded(r) for r in made([])]
-            found = made.quick(arrays)
-            results: Sequence[Any] = made.call(arrays) if found is None else found
-            return results
+                return self._stored([self._uploaded(r) for r in made([])], into)
+            if self.tape is not None:
+                launch, bound = made.bind(arrays, into)
+                self.do(launch)
+                return self._stored(bound, into)
+            found = made.quick(arrays, into)
+            return self._stored(made.call(arrays, into) if found is None else found, into)
 
         return run
 
-    def _on_host(self, made: Callable[[Any], Any], arrays: Sequence[Any]) -> Sequence[Any]:
-        return [self._uploaded(r) for r in made([self.host(a) for a in arrays])]
+    def _on_host(self, run: Run, arrays: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
+        made = run([self.host(a) for a in arrays], [None] * len(into))
+        return self._stored([self._uploaded(r) for r in made], into)
+
+    def _stored(self, made: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
+        """Results where they are wanted."""
+        for array, goal in zip(made, into, strict=True):
+            if goal is not None and array is not goal:
+                self.do(partial(goal.copy_, array.reshape(goal.shape)))
+        return [a if g is None else g for a, g in zip(made, into, strict=True)]
 
     # -- regions --
 
@@ -196,3 +227,44 @@ class Moved:
             values = values.reshape(-1)[self.pick]
         for goal in self.goals:
             goal.write(memory, values)
+
+
+Result = TypeVar("Result")
+
+
+def again(
+    every: Sequence[TorchArrays], run: Callable[[], Result], n_bytes: int
+) -> Callable[[], Result]:
+    """A call that is made once, and from then on does the same work on the same memory.
+
+    So the host only launches. Where GPUs lack memory for all values at once, or there are none, it
+    is `run` itself.
+
+    Args:
+        every: the arrays of all ranks of this process.
+        run: the call.
+        n_bytes: what all values of a rank take.
+    """
+    torch, tape = every[0].torch, list[Callable[[], None]]()
+    if any(a.device.type != "cuda" for a in every):
+        return run
+    if any(n_bytes > torch.cuda.mem_get_info(a.device)[0] // 2 for a in every):
+        return run
+    made: list[Result] = []
+
+    def call() -> Result:
+        if made:
+            for action in tape:
+                action()
+            return made[0]
+        tape.clear()
+        for arrays in every:
+            arrays.tape = tape
+        try:
+            made.append(run())
+        finally:
+            for arrays in every:
+                arrays.tape = None
+        return made[0]
+
+    return call

@@ -11,14 +11,15 @@ import atexit
 import importlib.util
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from axe_eq.errors import DeviceError, MissingPackage
 from axe_eq.mesh.steps import LocalStep, reads_of
-from axe_eq_backends.mesh.torch_arrays import TorchArrays
+from axe_eq_backends.mesh.torch_arrays import TorchArrays, again
 from axe_eq_backends.mesh.wires import Collective, Wire, collective_of, sum_of
 
 if TYPE_CHECKING:
@@ -52,6 +53,24 @@ class Call:
     waits: bool = True
 
 
+class Work:
+    """What torch's process group does, begun and waited for; over and over."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._moving: Sequence[Any] = ()
+
+    def begin(self) -> None:
+        """Begin it."""
+        made = self._make()
+        self._moving = made if isinstance(made, list) else [made]
+
+    def end(self) -> None:
+        """Wait for it."""
+        for one in self._moving:
+            one.wait()
+
+
 class TorchSession:
     """This process's rank of torch's process group."""
 
@@ -70,19 +89,21 @@ class TorchSession:
         wire, call = self._wires[step], self._calls[step]
         reads = rank.reads(step)
         if call.collective is None:
-            memory = rank.memory[wire.name] = wire.memory(reads)
+            memory = rank.memory[wire.name] = wire.memory(reads, rank)
             rank.arriving[wire.name] = self._group(wire, reads, memory)
         elif call.ranks:
-            made, work = self._collective(call, call.collective, wire, reads)
+            made, begin = self._collective(call, call.collective, wire, reads, rank)
             name = wire.name
             if call.fold is not None:
                 name = call.fold.writes[0]
                 rank.done.add(call.fold.name)
             rank.memory[name] = made
-            if work is not None:
-                rank.arriving[name] = work.wait
+            work = Work(begin)
+            self.arrays.do(work.begin)
+            if not call.waits:
+                rank.arriving[name] = partial(self.arrays.do, work.end)
         else:
-            rank.memory[wire.name] = wire.memory(reads)
+            rank.memory[wire.name] = wire.memory(reads, rank)
         return wire.sent
 
     def _group(self, wire: Wire, reads: list[Any], memory: Any) -> Callable[[], None]:
@@ -92,16 +113,17 @@ class TorchSession:
         sent = {dst: wire.payload(dst, reads) for dst in wire.out}
         ops = [dist.P2POp(dist.irecv, a.view(uint8), src) for src, a in landed.items()]
         ops += [dist.P2POp(dist.isend, a.view(uint8), dst) for dst, a in sent.items()]
-        moving = dist.batch_isend_irecv(ops) if ops else []
-        wire.keep(reads, memory)
+        work = Work(partial(dist.batch_isend_irecv, ops) if ops else list)
+        self.arrays.do(work.begin)
+        if wire.own and not wire.is_view:
+            self.arrays.do(partial(wire.keep, reads, memory))
 
         def finish() -> None:
-            for work in moving:
-                work.wait()
+            work.end()
             for src, array in landed.items():
                 wire.unpack(src, array, memory)
 
-        return finish
+        return partial(self.arrays.do, finish)
 
     def _call_of(self, plan: MeshPlan, step: ExchangeStep) -> Call:
         """What all ranks call for an exchange; all of them decide alike."""
@@ -119,23 +141,33 @@ class TorchSession:
         return Call(found, ranks, fold, waits)
 
     def _collective(
-        self, call: Call, found: Collective, wire: Wire, reads: list[Any]
-    ) -> tuple[Any, Any]:
-        """What a collective makes, and the work to wait for where it runs beside what follows."""
+        self, call: Call, found: Collective, wire: Wire, reads: list[Any], rank: Rank
+    ) -> tuple[Any, Callable[[], Any]]:
+        """What a collective makes, and what begins it."""
         (source,), dist, group = reads, self.dist, self._groups[call.ranks]
         begin, n = found.sources[self.rank], found.count
         how, whole = {"group": group, "async_op": not call.waits}, n * len(call.ranks)
         if call.fold is not None:
-            made = self.arrays.empty(n, wire.dtype)
-            return made, dist.reduce_scatter_tensor(made, source[begin : begin + whole], **how)
+            name = call.fold.writes[0]
+            memory = rank.around(name)
+            made = self.arrays.empty(n, wire.dtype) if memory is None else memory
+            if memory is not None:
+                rank.memory[name] = memory
+            into = made if memory is None else rank.part(name).reshape(-1)
+            given = source[begin : begin + whole]
+            return made, partial(dist.reduce_scatter_tensor, into, given, **how)
         goal, uint8 = found.goals[self.rank], self.torch.uint8
-        made = wire.memory(reads)
+        made = wire.memory(reads, rank)
         into = made[goal : goal + whole].view(uint8)
         if found.kind == "all_gather":
             given = source[begin : begin + n].view(uint8)
-            return made, dist.all_gather_into_tensor(into, given, **how)
+            return made, partial(dist.all_gather_into_tensor, into, given, **how)
         given = source[begin : begin + whole].view(uint8)
-        return made, dist.all_to_all_single(into, given, **how)
+        return made, partial(dist.all_to_all_single, into, given, **how)
+
+    def again(self, run: Callable[[], Any], n_bytes: int) -> Callable[[], Any]:
+        """A call on memory of its own, see `axe_eq_backends.mesh.torch_arrays.again`."""
+        return again([self.arrays], run, n_bytes)
 
     def share(self, mine: bytes) -> list[bytes]:
         """What every rank says, by rank."""

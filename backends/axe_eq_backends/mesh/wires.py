@@ -46,14 +46,14 @@ class Wire:
         out = {d: parts_between(messages, me, d) for s, d in messages.pairs if s == me}
         into = {s: parts_between(messages, s, me) for s, d in messages.pairs if d == me}
         every = [*own, *(p for parts in into.values() for p in parts)]
-        self._fills = fills(every, self.size)
+        self._fills = fills(every, self.size)  # of what lies in another buffer nobody asks
         self.constants = self._moved([p for p in own if p.value is not None])
         self.own = self._moved([p for p in own if p.value is None])
         self.out = {d: self._moved(parts) for d, parts in out.items()}
         self.into = {s: self._moved(parts) for s, parts in into.items()}
         self.is_view = (
             not self.into and not self.constants and len(own) == 1 and _is_plain(own[0])
-            and own[0].source.size == self.size
+            and own[0].source.size == self.size and not rank.plan.buffers[self.name].within
         )  # fmt: skip
         sizes = {pair: n // step.messages.itemsize for pair, n in messages.pairs.items()}
         self._arriving = {s: sizes[s, me] for s in self.into}
@@ -62,25 +62,35 @@ class Wire:
     def _moved(self, parts: Sequence[Part]) -> list[Moved]:
         return [Moved(self.arrays, part, self.dtype) for part in parts]
 
-    def memory(self, reads: Sequence[Any]) -> Any:
+    def memory(self, reads: Sequence[Any], rank: Rank) -> Any:
         """Memory for what is made, with its constants, which other parts lie over.
 
-        It is new, or what is read where that is just a stretch of it: nobody writes there again.
+        It is new, or that of the buffer it lies in, or what is read where that is just a stretch of
+        it: nobody writes there again.
         """
-        if self.is_view:
+        memory = rank.around(self.name)
+        if memory is None and self.is_view:
             return self.own[0].source.read(reads[self.own[0].leaf])
-        make = self.arrays.empty if self._fills else self.arrays.zeros
-        memory = make(self.size, self.dtype)
+        if memory is None:
+            make = self.arrays.empty if self._fills else self.arrays.zeros
+            memory = make(self.size, self.dtype)
         for part in self.constants:
             part.store(part.value, memory)
         return memory
 
     def payload(self, dst: int, reads: Sequence[Any]) -> Any:
         """What is sent to a rank: where it lies if that is dense, else packed."""
-        parts = [p.source.read(reads[p.leaf]) for p in self.out[dst]]
-        if len(parts) == 1:
-            return parts[0].reshape(-1)
-        return self.arrays.torch.cat([p.reshape(-1) for p in parts])
+        parts = self.out[dst]
+        if len(parts) == 1 and parts[0].source.is_dense:
+            return parts[0].source.read(reads[parts[0].leaf])
+        packed = self.arrays.empty(sum(p.source.size for p in parts), self.dtype)
+        cat = self.arrays.torch.cat
+
+        def pack() -> None:
+            cat([p.source.read(reads[p.leaf]).reshape(-1) for p in parts], out=packed)
+
+        self.arrays.do(pack)
+        return packed
 
     def landing(self, src: int, memory: Any) -> Any:
         """Where what a rank sends arrives: where it is stored if that is dense, else a buffer."""

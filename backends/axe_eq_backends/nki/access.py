@@ -15,7 +15,7 @@ from math import prod
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Names
-from axe_eq.kernel.expr import Int, Var
+from axe_eq.kernel.expr import Expr, Int, Var
 from axe_eq.kernel.placement import Block, number
 from axe_eq.target import Instr
 from axe_eq_backends.nki.build import FREE, PARTITION
@@ -51,8 +51,8 @@ class Access:
 
     @property
     def buffer(self) -> ir.Buffer:
-        """What it is a part of."""
-        return self.view.buffer
+        """The storage that it is a part of."""
+        return self.view.buffer.storage
 
     @property
     def is_far(self) -> bool:
@@ -259,6 +259,31 @@ def _merged(steps: object) -> Steps:
         else:
             out.append((stride, count))
     return tuple(out)
+
+
+def linear(e: Int) -> tuple[int, dict[Var, int]] | None:
+    """(constant, factor of every variable) of a sum with factors of at least 0; None for others.
+
+    >>> i = Var(name="i")
+    >>> linear(i * 128 + 5)
+    (5, {i: 128})
+    """
+    if not isinstance(e, Expr):
+        return (e, {}) if e >= 0 else None
+    if isinstance(e, Var):
+        return 0, {e: 1}
+    if e.op not in ("+", "*"):
+        return None
+    parts = [linear(x) for x in e.args]
+    if parts[0] is None or parts[1] is None:
+        return None
+    (a, of_a), (b, of_b) = parts[0], parts[1]
+    if e.op == "+":
+        return a + b, {v: of_a.get(v, 0) + of_b.get(v, 0) for v in (*of_a, *of_b)}
+    if of_a and of_b:
+        return None
+    by, first, of = (b, a, of_a) if not of_b else (a, b, of_b)
+    return first * by, {v: f * by for v, f in of.items()}
 
 
 def run_bytes(a: Access) -> int:

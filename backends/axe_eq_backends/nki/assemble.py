@@ -12,11 +12,12 @@ import numpy as np
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.placement import of_layout
 from axe_eq.layout import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.types import DTYPES, Array
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
+from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import buffer_elements
+from axe_eq.schedule.terms import row_major
 from axe_eq.target import Target
 from axe_eq_backends.nki.emit import Port, Source, emit
 from axe_eq_backends.nki.families import meanings
@@ -31,53 +32,45 @@ POISON = 77  # in memory that nothing was written to
 @lru_cache(maxsize=4096)
 def _places(layout: str, shape: tuple[int, ...]) -> Any:
     """Element of every index of a value in a layout."""
-    place = of_layout(Layout.parse(layout), shape)
-    return np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+    return Layout.parse(layout).table(DEFAULT_AXIS).reshape(shape)
 
 
 def port(graph: ScheduleGraph, buffer: str, layout: str) -> Port:
     """A buffer as an argument: in its own shape where it is dense and row-major, else flat."""
     of = graph.buffers[buffer].value_type
     count = buffer_elements(layout)
-    place = of_layout(Layout.parse(layout), of.shape)
-    dense, size = True, 1
-    for block, extent in reversed(list(zip(place.blocks, of.shape, strict=True))):
-        dense &= extent == 1 or (len(block) == 1 and block[0].stride == size)
-        size *= extent
-    shape = of.shape if dense and size == count and of.shape else (count,)
+    dense = count == of.size and layout == row_major(of.size)
+    shape = of.shape if dense and of.shape else (count,)
     return Port(buffer, shape, of.dtype)
 
 
-def source(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Source:
-    """The text of one step.
+def source(call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target) -> Source:
+    """The text of one call.
 
     Raises:
         DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
     """
-    found = planned(step, graph, target)
-    accesses = (*step.reads, *step.writes)
-    ports = {a.buffer: port(graph, a.buffer, graph.buffers[a.buffer].layout) for a in accesses}
-    for written in step.writes:
-        of, (count, *more) = graph.buffers[written.buffer].value_type, ports[written.buffer].shape
-        if not more and count > of.size:
-            wrong = f"lies in {written.layout}, {count} elements for {of.size}"
-            raise ScheduleError(f"result {written.buffer}", wrong, "a layout without gaps")
+    found = planned(call, graph, target)
+    reads, writes = graph.accesses(call)
+    ports = {
+        a.buffer: port(graph, a.buffer, graph.buffers[a.buffer].layout) for a in (*reads, *writes)
+    }
     return emit(found.made, found.buffers, ports)
 
 
 def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
-    """The text of every step, by the step's name.
+    """The text of every call, by its name.
 
     Raises:
         ScheduleError: a step that is no kernel of one core.
     """
     made = {}
-    for step in graph.steps:
-        if isinstance(step, SpmdStep):
+    for call in graph.calls:
+        if isinstance(call, SpmdStep):
             raise ScheduleError(
-                f"step {step.name}", "is for the devices of a mesh", "a graph for one core"
+                f"step {call.name}", "is for the devices of a mesh", "a graph for one core"
             )
-        made[step.name] = source(step, graph, target)
+        made[call.name] = source(call, graph, target)
     return made
 
 
@@ -93,10 +86,7 @@ def assembled(graph: ScheduleGraph, target: Target) -> bytes:
         )
     elements = {}
     for name, buffer in graph.buffers.items():
-        place = of_layout(Layout.parse(buffer.layout), buffer.value_type.shape)
-        blocks = [[[i.extent, i.stride] for i in block] for block in place.blocks]
-        size = buffer_elements(buffer.layout)
-        elements[name] = {"blocks": blocks, "offset": place.at("m"), "size": size}
+        elements[name] = {"layout": buffer.layout, "size": buffer_elements(buffer.layout)}
     return json.dumps(
         {
             "format": FORMAT, "machine": asdict(machine_of(target)), "steps": steps,
@@ -107,17 +97,19 @@ def assembled(graph: ScheduleGraph, target: Target) -> bytes:
 
 
 def interpreted(
-    step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
-) -> dict[str, Array]:
-    """What the plans of a step write, on flat buffers in the layouts of the schedule graph."""
-    found = planned(step, graph, target)
+    call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target,
+    arrays: Mapping[str, Array],
+) -> dict[str, Array]:  # fmt: skip
+    """What the plans of a call write, on flat buffers in the layouts of the schedule graph."""
+    found = planned(call, graph, target)
     kernel = found.made.planned.kernel
+    reads, writes = graph.accesses(call)
     flat: dict[str, Any] = {}
-    for access in (*step.reads, *step.writes):
+    for access in (*reads, *writes):
         of = graph.buffers[access.buffer].value_type
         made = np.full(buffer_elements(access.layout), POISON).astype(DTYPES[of.dtype].numpy)
         flat[access.buffer] = made
-    for read in step.reads:
+    for read in reads:
         array = arrays[read.buffer]
         flat[read.buffer][_places(read.layout, array.shape)] = array
     tensors, places = {}, {}
@@ -139,5 +131,5 @@ def interpreted(
         flat[found.buffers[name]][places[name]] = array
     return {
         w.buffer: flat[w.buffer][_places(w.layout, graph.buffers[w.buffer].value_type.shape)]
-        for w in step.writes
+        for w in writes
     }

@@ -22,6 +22,7 @@ from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import Columns, Summary, Work, flops, grid_of, traffic
 from axe_eq.target import Target
+from axe_eq_backends.nki.instrs import WIDENED
 
 # What writes kernels is imported where it is asked for: most programs are for other machines.
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ SHARED = 8
 # Candidates of a cone that go through the timeline: of tiles few differ by what engines overlap.
 MOST_TIMED = {"tiles": 2}
 TIMED = 4  # of other schedules
+WORTHWHILE = 0.98  # of the best one's time: who takes more at least is not timed
 Parameters = Mapping[str, int]
 
 
@@ -91,7 +93,7 @@ def _priced(
     problem: Any, schedule: str, same: _Same, offered: tuple[tuple[tuple[str, int], ...], ...]
 ) -> tuple[Candidate, ...]:
     """The candidates of a problem, which many cones of a search have."""
-    from axe_eq_backends.nki.lower import WRITES
+    from axe_eq_backends.nki.lower import Stage, written
     from axe_eq_backends.nki.planning import plan
 
     target = same.target
@@ -99,21 +101,31 @@ def _priced(
     first: AxeError | None = None
     for parameters in map(dict, offered):
         try:
-            kernel, _ = WRITES[schedule](problem, "cone", target, parameters)
+            kernel, _ = written([Stage(schedule, problem, parameters)], "cone", target)
             made.append((parameters, plan(kernel, target)))
         except AxeError as error:
             first = first or error
     found = list[Candidate]()
     best = inf
     for chosen, m in sorted(made, key=lambda x: x[1].near_s)[: MOST_TIMED.get(schedule, TIMED)]:
-        time_s = m.time_s if m.least_s < best else m.least_s  # which is more than the best takes
-        best = min(best, time_s)
-        found.append(Candidate(chosen, time_s, m.costs))
+        if m.least_s < WORTHWHILE * best:
+            best = min(best, m.time_s)
+            found.append(Candidate(chosen, m.time_s, m.costs))
+        elif m.least_s >= best:
+            found.append(Candidate(chosen, m.least_s, m.costs))
     if not found:
         if first is None:
             raise DispatchError(schedule, "has no candidate", "sizes that fit")
         raise DispatchError(schedule, f"{first.thing}: {first.wrong}", first.expected)
     return tuple(found)
+
+
+def _cone(step: KernelStep) -> Cone:
+    """The formulas of a kernel that returns what it writes."""
+    from axe_eq_backends.nki.lower import check_results
+
+    check_results(step)
+    return read_cone(step)
 
 
 def _read(cone: Cone, schedule: str) -> Any:
@@ -130,8 +142,9 @@ def _up_to(sizes: Iterable[int], extent: int) -> list[int]:
 
 
 def products_of(target: Target) -> set[str]:
-    """Element types that some row multiplies."""
-    return {d for row in target.rows("gemm") for kinds in row.dtypes for d in kinds[:2]}
+    """Element types that some row multiplies, or holds in another one that it does."""
+    found = {d for row in target.rows("gemm") for kinds in row.dtypes for d in kinds[:2]}
+    return found | {d for d, wide in WIDENED.items() if wide in found}
 
 
 def _beyond_rows(summary: Summary, target: Target) -> str | None:
@@ -189,7 +202,7 @@ class Tiles:
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Ways to fill partitions, and tiles."""
-        cone = read_cone(step)
+        cone = _cone(step)
         space = _read(cone, self.name)
         return priced(cone, space, self.name, target, self._offered(space, target))
 
@@ -225,7 +238,7 @@ class TensorEngine:
         """Blocks of rows, columns and depth."""
         from axe_eq_backends.nki.schedules.gemm import sizes
 
-        cone = read_cone(step)
+        cone = _cone(step)
         problem = _read(cone, self.name)
         return priced(cone, problem, self.name, target, sizes(problem, target)[:MOST_BLOCKS])
 
@@ -251,13 +264,16 @@ class Stream:
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Chunks of the streamed dim, whose operands stay in SBUF or are read for every block."""
-        cone = read_cone(step)
+        cone = _cone(step)
         problem = _read(cone, self.name)
         length = problem.scores.extent(problem.scores.n)
         chunks = _up_to(target.sizes("stream_chunk"), length)[-MOST_CHUNKS:]
         ways = [*product((0, 1), repeat=2)]
         offered = [{"chunk": n, "kept": k, "turned": t} for n in chunks for k, t in ways]
         return priced(cone, problem, self.name, target, offered)
+
+
+SCHEDULES = {s.name: s for s in (Tiles(), TensorEngine(), Stream())}
 
 
 def cheapest(step: KernelStep, target: Target) -> Parameters:

@@ -15,8 +15,8 @@ from math import prod
 from axe_eq.errors import EmitError
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import variables
-from axe_eq.kernel.expr import Expr, Int, Var, bounds, text
-from axe_eq_backends.nki.access import Access
+from axe_eq.kernel.expr import Int, Var, bounds, text
+from axe_eq_backends.nki.access import Access, linear
 from axe_eq_backends.nki.families import texts
 from axe_eq_backends.nki.place import first_uses
 from axe_eq_backends.nki.planning import Made
@@ -282,31 +282,6 @@ class Writer:
         """A slice from a run-time begin."""
         by = f":{step}" if step > 1 else ""
         return f"{self.integer(begin)}:{self.integer(begin + extent)}{by}"
-
-
-def linear(e: Int) -> tuple[int, dict[Var, int]] | None:
-    """(constant, factor of every variable) of a sum with factors of at least 0; None for others.
-
-    >>> i = Var(name="i")
-    >>> linear(i * 128 + 5)
-    (5, {i: 128})
-    """
-    if not isinstance(e, Expr):
-        return (e, {}) if e >= 0 else None
-    if isinstance(e, Var):
-        return 0, {e: 1}
-    if e.op not in ("+", "*"):
-        return None
-    parts = [linear(x) for x in e.args]
-    if parts[0] is None or parts[1] is None:
-        return None
-    (a, of_a), (b, of_b) = parts[0], parts[1]
-    if e.op == "+":
-        return a + b, {v: of_a.get(v, 0) + of_b.get(v, 0) for v in (*of_a, *of_b)}
-    if of_a and of_b:
-        return None
-    by, first, of = (b, a, of_a) if not of_b else (a, b, of_b)
-    return first * by, {v: f * by for v, f in of.items()}
 
 
 def emit(

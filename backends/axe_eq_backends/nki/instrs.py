@@ -12,7 +12,10 @@ from axe_eq.target import Instr
 
 MIN_CYCLES = 64  # "MIN_II is roughly 64 engine cycles", nki.isa cost sections
 _LEAST = {"min_cycles": MIN_CYCLES}
-_FLOATS = ("f8e4m3", "f8e5m2", "f16", "bf16")
+_FLOATS = ("f8e5m2", "f16", "bf16")
+# What is multiplied in another type, which holds all of its values: the e4m3 of engines before
+# NeuronCore-v4 has infinities, and 240 is its largest number (nki.language, data types).
+WIDENED = {"f8e4m3": "f16"}
 
 
 def tensor_rows(flops: float, f32_flops: float) -> tuple[Instr, ...]:

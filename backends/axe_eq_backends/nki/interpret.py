@@ -55,7 +55,7 @@ class Core:
             np.broadcast_to(place.coordinate(a) + int(evaluate(place.at(a), env)), view.shape)
             for a in view.buffer.space.axes
         )
-        sizes = self.values[view.buffer].shape
+        sizes = self.values[view.buffer.storage].shape
         for axis, at, size in zip(view.buffer.space.axes, found, sizes, strict=True):
             if at.size and (at.min() < 0 or at.max() >= size):
                 wrong = f"reaches {axis} {int(at.max())}"
@@ -95,7 +95,7 @@ class Core:
         """The values of a view."""
         if view.buffer.is_global:
             return self.tensors[view.buffer.name].read(*self._elements(view, env), fill)
-        return self.read_at(view.buffer, self._places(view, env), what)
+        return self.read_at(view.buffer.storage, self._places(view, env), what)
 
     def write(self, view: ir.View, env: Env, values: Any) -> None:
         """Write a view; values broadcast to it."""
@@ -105,7 +105,7 @@ class Core:
             held = rounded(values, view.buffer.dtype)
             self.tensors[view.buffer.name].write(element, held, inside)
         else:
-            self.write_at(view.buffer, self._places(view, env), values)
+            self.write_at(view.buffer.storage, self._places(view, env), values)
 
 
 def rounded(values: Any, dtype: str) -> Any:

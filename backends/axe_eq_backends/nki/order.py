@@ -87,8 +87,8 @@ def touched(s: ir.Statement) -> tuple[set[ir.Buffer], set[ir.Buffer]]:
     """(buffers that a statement reads, buffers that it writes), those inside it included."""
     read, written = set[ir.Buffer](), set[ir.Buffer]()
     if isinstance(s, ir.Primitive):
-        written |= {v.buffer for v in outputs(s)}
-        read |= {v.buffer for v in inputs(s)}
+        written |= {v.buffer.storage for v in outputs(s)}
+        read |= {v.buffer.storage for v in inputs(s)}
     for body in ir.children(s):
         for inner in body:
             r, w = touched(inner)
@@ -110,6 +110,8 @@ class _Use:
 
     @staticmethod
     def of(view: ir.View, writes: bool) -> _Use:
+        if view.buffer.of is not None:  # under other dims
+            return _Use(view.buffer.of, ((0, inf),) * len(view.buffer.of.shape), writes)
         ends = [bounds(b) for b in view.begin]
         box = tuple(
             (low or 0, inf if high is None else high + extent)

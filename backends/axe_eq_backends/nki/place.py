@@ -62,7 +62,7 @@ def first_uses(body: ir.Body, places: Places) -> dict[int, list[ir.Buffer]]:
 
     def visit(body: ir.Body) -> None:
         for s in body:
-            for b in dict.fromkeys(v.buffer for v in _operands(s)):
+            for b in dict.fromkeys(v.buffer.storage for v in _operands(s)):
                 if places.home.get(b) == id(body) and b not in known:
                     known.add(b)
                     found.setdefault(id(s), []).append(b)

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axe_eq.errors import ArgumentError
+from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 
 if TYPE_CHECKING:
-    from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
+    from axe_eq.lower.candidate import Joined
+    from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph
     from axe_eq.target import Target
 
-FORMAT = 2
+FORMAT = 3
 
 
 class NkiEmitter:
@@ -50,15 +52,24 @@ class NkiEmitter:
 
         source(step, graph, target)
 
+    def join(
+        self, steps: Sequence[KernelStep], graph: ScheduleGraph, target: Target,
+        kept: Mapping[str, str],
+    ) -> Joined | str:  # fmt: skip
+        """Kernels as stages of one call; see `axe_eq.extract.search.launches.Joiner`."""
+        from axe_eq_backends.nki.joined import joined
+
+        return joined(steps, graph, target, kept)
+
 
 class NkiInterpreter:
     """The interpreter of family "nki": plans, in program order."""
 
     def run(
-        self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target,
+        self, step: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target,
         arrays: Mapping[str, Array], order: int = 0,
     ) -> dict[str, Array]:  # fmt: skip
-        """What a lowered step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
+        """What a lowered call writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
 
         Engines wait for data by themselves: every order is the program's.
         """
@@ -132,18 +143,9 @@ class Program:
         return [_value(held[n], data["types"][n], data["elements"][n]) for n in data["outputs"]]
 
 
-Elements = Sequence[Sequence[int]]  # (extent, stride) per dim of a value in its flat memory
-
-
 def _offsets(of: ValueType, elements: Mapping[str, Any]) -> Any:
     """Element of every index of a value."""
-    at = np.asarray(elements["offset"])
-    for block in elements["blocks"]:
-        line = np.zeros(1, np.int64)
-        for extent, stride in block:
-            line = (line[:, None] + np.arange(extent) * stride).ravel()
-        at = at[..., None] + line
-    return at.reshape(of.shape)
+    return Layout.parse(elements["layout"]).table("m").reshape(of.shape)
 
 
 def flat(array: Array, type_: str, elements: Mapping[str, Any]) -> Array:

@@ -293,8 +293,9 @@ def with_cells(space: Space, of: Callable[[Cell], Cell]) -> Space:
 
 def fused(space: Space) -> Space:
     """With dims as one that every tensor runs through as one."""
+    needed = space.needed([c for _, c in space.results])
     for slow, fast in permutations(space.dims, 2):
-        if _continues(space, slow, fast):
+        if _continues(space, slow, fast, needed):
             shape = list(space.shape)
             shape[fast] *= shape[slow]
             kept = [d for d in space.dims if d != slow]
@@ -302,21 +303,19 @@ def fused(space: Space) -> Space:
     return space
 
 
-def _continues(space: Space, slow: int, fast: int) -> bool:
+def _continues(space: Space, slow: int, fast: int, needed: Collection[int]) -> bool:
     for t in space.tensors:
         if t.strides[slow] != t.strides[fast] * space.shape[fast] or t.bound(slow) or t.bound(fast):
             return False
-    for p in space.parts:
+    parts = [space.parts[n] for n in needed]
+    for p in parts:
         if isinstance(p, Count) and p.dim in (slow, fast):
             return False
         if isinstance(p, Sum) and (slow in p.dims) != (fast in p.dims):
             return False
         if isinstance(p, Scan) and p.dim in (slow, fast):
             return False
-    return all(
-        (slow in reach) == (fast in reach)
-        for reach in (space.reach(n) for n in range(len(space.parts)))
-    )
+    return all((slow in reach) == (fast in reach) for reach in (space.reach(n) for n in needed))
 
 
 def restricted(space: Space, dim: int, low: int, high: int) -> Space:

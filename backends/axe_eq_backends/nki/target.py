@@ -45,6 +45,9 @@ _CHOICES = {
     "tile_elements": (512, 2048, 8192),
     "stream_chunk": (128, 256, 512, 1024, 2048, 4096, 8192),
 }
+# The last dims but one in the other order, and rows of a partition behind each other where the
+# first of 128 indices each lie on partitions: then a transfer moves them as one run.
+_KEPT = ("turned", "1 2 0", "1%128 1/128 0")
 _COSTS = {
     "sbuf_bytes": "peak", "psum_bytes": "peak", "tensor_s": "own", "vector_s": "own",
     "scalar_s": "own", "gpsimd_s": "own", "dma_s": "own", "latency_s": "own",
@@ -75,7 +78,7 @@ def _target(name: str, generation: int, memories: tuple[Memory, ...], engines: t
         # Between kernels of one program: no figure is published; the order of a descriptor ring's.
         launch_s=15e-6,
         links=(Link(64e9, 2e-6),),  # NeuronLink of trn1: 384 GB/s of 6 links; latency assumed
-        limits=_limits(generation), choices=_CHOICES, costs=_COSTS, kept=("turned",),
+        limits=_limits(generation), choices=_CHOICES, costs=_COSTS, kept=_KEPT,
         source=source, engines=engines,
         completions=(Completion("semaphore"),),
     )  # fmt: skip

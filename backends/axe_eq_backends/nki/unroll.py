@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, product
-from math import prod
+from itertools import count, islice, product
+from math import inf, lcm, prod
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.plan import Plan
+from axe_eq.target import Target
 from axe_eq_backends.nki.access import Access, repeats
 from axe_eq_backends.nki.order import busy, instructions, turns
 from axe_eq_backends.nki.place import Places, first_uses
@@ -30,7 +32,16 @@ from axe_eq_backends.nki.sim.timeline import Timeline, schedule
 
 MOST_UNROLLED = 24_000  # instructions that are put on a timeline one by one
 FEW = 2, 3  # turns of a loop by which larger kernels are timed
+# Turns of a loop that are looked at for what repeats: after so many periods. A loop of few more is
+# taken whole.
+PERIODS = 1, 2, 3
+LEAST_TURNS = 9
+SMALL = 8  # loops of so small a part of a kernel are taken whole
+WORTH = 3  # whole kernels hold so many times the instructions of what is looked at
+HIDDEN = 0.9  # of a period, which transfers take at most that no engine waits for
+SAME = 1e-9  # of what repeats
 WRITTEN = ("dst", "reduce_res")  # arguments of calls
+NONE: Mapping[int, int] = MappingProxyType({})
 READ_TOO = {"tensor_copy_predicated"}  # calls that also read what they write
 
 
@@ -59,15 +70,75 @@ class _Operand:
         return np.broadcast_to(first, times) if times > 1 else (int(first),)
 
 
-class _Unrolling:
-    """Steps and tiles so far; `limits` says how many turns of some loops are taken."""
+def _nest(loop: ir.For) -> list[ir.For]:
+    """A loop, and those inside it with which it has the same turns: it holds nothing else."""
+    found = [loop]
+    while len(body := found[-1].body) == 1 and isinstance(body[0], ir.For):
+        found.append(body[0])
+    return found
 
-    def __init__(self, planned: Planned[Any], places: Places, limits: Mapping[int, int]) -> None:
-        self.planned, self.limits = planned, limits
+
+@dataclass(frozen=True)
+class _Turned:
+    """Loops of which the first turns were taken.
+
+    Attributes:
+        turns: that they have.
+        starts: the first step of every turn that was taken, and of what follows.
+    """
+
+    turns: int
+    starts: tuple[int, ...]
+
+    def rest_ns(self, line: Timeline, begun: Any, full: int) -> float | None:
+        """What the other turns add, where turns have come to repeat; None where they have not.
+
+        All that ends on engines in the last turns of a period ended a period before, and one before
+        that. Transfers, which run ahead until memory is full, likewise; or they take less of their
+        queues than a period is long, so that engines do not wait for them. Nothing that follows the
+        loop begins on an engine before the last period does.
+
+        Args:
+            line: when steps run.
+            begun: when every step of an engine begins; of transfers infinite.
+            full: the step by which tiles have filled SBUF once.
+        """
+        at, taken = self.starts, len(self.starts) - 1
+        for p in PERIODS:
+            parts = [slice(at[taken - n * p], at[taken - (n - 1) * p]) for n in (1, 2, 3)]
+            last, before, first = (np.array(line.ends[x]) for x in parts)
+            if not len(last) == len(before) == len(first):
+                continue
+            steps = np.concatenate([last - before, before - first])
+            engines = np.tile(begun[parts[0]] < inf, 2)
+            period = steps[engines].max(initial=0)
+            moved = sum(x.ns for x in line.items[parts[0]] if x.engine == "dma")
+            if moved < HIDDEN * period:
+                steps = steps[engines]
+            steady = not moved or full <= at[taken - 3 * p]
+            if steady and np.ptp(steps) <= SAME * first.max():
+                apart = begun[at[-1] :].min(initial=inf) >= begun[at[-1 - p] : at[-1]].min()
+                return float((self.turns - taken) / p * steps[0]) if apart else None
+        return None
+
+
+class _Unrolling:
+    """Steps and tiles so far.
+
+    `limits` says how many turns of some loops are taken, `repeats` how many of loops that hold
+    nothing but a loop together.
+    """
+
+    def __init__(
+        self, planned: Planned[Any], places: Places, limits: Mapping[int, int] = NONE,
+        repeats: Mapping[int, int] = NONE,
+    ) -> None:  # fmt: skip
+        self.planned, self.limits, self.repeats = planned, limits, repeats
         self.declared = first_uses(planned.kernel.body, places)
         self.steps: list[Step] = []
         self.tiles: list[Tile] = []
         self.held: dict[ir.Buffer, Tile] = {}
+        self.turned: list[_Turned] = []
         self.numbers = count()
         self.known: dict[ir.Primitive, list[tuple[Any, ...]]] = {}
 
@@ -76,11 +147,21 @@ class _Unrolling:
             for b in self.declared.get(id(s), ()):
                 self._declare(b)
             if isinstance(s, ir.For):
-                begin, stop, step = (int(evaluate(x, env)) for x in (s.start, s.stop, s.step))
-                for i in range(begin, stop, step)[: self.limits.get(id(s))]:
-                    self.body(s.body, {**env, s.var.name: i})
+                nest = _nest(s) if id(s) in self.repeats else [s]
+                starts = []
+                every = product(*(self._range(loop, env) for loop in nest))
+                for at in islice(every, self.repeats.get(id(s), self.limits.get(id(s)))):
+                    starts.append(len(self.steps))
+                    turn = {loop.var.name: i for loop, i in zip(nest, at, strict=True)}
+                    self.body(nest[-1].body, env | turn)
+                if id(s) in self.repeats:
+                    n = prod(map(turns, nest))
+                    self.turned.append(_Turned(n, (*starts, len(self.steps))))
             elif isinstance(s, ir.Primitive):
                 self._primitive(s, env)
+
+    def _range(self, loop: ir.For, env: dict[str, int]) -> range:
+        return range(*(int(evaluate(x, env)) for x in (loop.start, loop.stop, loop.step)))
 
     def _declare(self, b: ir.Buffer) -> None:
         row = b.n_elements * b.itemsize
@@ -155,7 +236,7 @@ def unrolled(
         places: the bodies that tiles are declared in.
         limits: how many turns of a loop (by identity) are taken, where that is not all of them.
     """
-    made = _Unrolling(planned, places, limits or {})
+    made = _Unrolling(planned, places, limits or NONE)
     made.body(planned.kernel.body, {})
     return made.steps, made.tiles
 
@@ -164,18 +245,26 @@ def timeline(
     planned: Planned[Any], places: Places, limits: Mapping[int, int] | None = None
 ) -> Timeline:
     """When the instructions of a kernel run, by the simulator's model of time."""
-    machine = machine_of(planned.target)
-    steps, tiles = unrolled(planned, places, limits)
+    return _scheduled(*unrolled(planned, places, limits), planned.target)
+
+
+def _scheduled(steps: Sequence[Step], tiles: Sequence[Tile], target: Target) -> Timeline:
+    machine = machine_of(target)
     return schedule(items(steps, placement(tiles, machine)), machine)
 
 
 def total_ns(planned: Planned[Any], places: Places) -> float:
     """Model time of a kernel: the end of its timeline.
 
-    Loops of a kernel of more than `MOST_UNROLLED` instructions are taken for a few turns, and what
-    the last of them adds is counted for all the others: the outer ones first, until what is left is
-    small enough. On large products that is within some 5 % of all turns.
+    Of long loops the first turns are taken. Where these come to repeat, the others take as long
+    each, which is the end of the whole timeline. Where they do not, kernels of at most
+    `MOST_UNROLLED` instructions are taken whole. Of larger ones loops are taken for a few turns,
+    and what the last of them adds is counted for all the others: the outer ones first, until what
+    is left is small enough. On large products that is within some 5 % of all turns.
     """
+    found = _repeating(planned, places)
+    if found is not None:
+        return found
     if instructions(planned) <= MOST_UNROLLED:
         return timeline(planned, places).total_ns
     cut, (few, more) = _shortened(planned), FEW
@@ -186,6 +275,62 @@ def total_ns(planned: Planned[Any], places: Places) -> float:
         limits = {id(loop): k for (loop, _), k in turned}
         total += weight * timeline(planned, places, limits).total_ns
     return max(total, max(busy(planned).values()) * 1e9)
+
+
+def _repeating(planned: Planned[Any], places: Places) -> float | None:
+    """The time of a kernel by the first turns of its long loops; None where these do not repeat.
+
+    Loads run ahead until memory is full, so it takes as many turns as fill it: twice as many are
+    tried until they repeat.
+    """
+    least = LEAST_TURNS
+    while True:
+        repeats, left = _repeats(planned, planned.kernel.body, least)
+        if not repeats or WORTH * left > instructions(planned) or left > MOST_UNROLLED:
+            return None
+        made = _Unrolling(planned, places, repeats=repeats)
+        made.body(planned.kernel.body, {})
+        line = _scheduled(made.steps, made.tiles, planned.target)
+        begun = np.full(len(line.ends), inf)
+        for x in line.spans:
+            if line.items[x.item].engine != "dma":
+                begun[x.item] = x.start
+        full = _filled(made.tiles, planned.target)
+        rests = [loop.rest_ns(line, begun, full) for loop in made.turned]
+        if None not in rests:
+            return line.total_ns + sum(x for x in rests if x is not None)
+        least *= 2
+
+
+def _filled(tiles: Sequence[Tile], target: Target) -> int:
+    """The step by which the tiles that were written would fill SBUF, each in a place of its own."""
+    room = target.memory("sbuf").place_bytes
+    for t in sorted(tiles, key=lambda t: t.first):
+        room -= t.bytes_per_partition if t.memory is MemoryRegion.sbuf else 0
+        if room < 0:
+            return t.first
+    return tiles[-1].last + 1 if tiles else 0
+
+
+def _repeats(planned: Planned[Any], body: ir.Body, least: int) -> tuple[dict[int, int], int]:
+    """Turns of the outermost long loops that are looked at, and instructions that are left."""
+    repeats: dict[int, int] = {}
+    left = 0
+    for s in body:
+        if not isinstance(s, ir.For):
+            left += instructions(planned, [s])
+            continue
+        nest = _nest(s)
+        n = prod(map(turns, nest))
+        taken = least + (n - least) % lcm(*PERIODS)
+        if n >= 2 * taken and SMALL * instructions(planned, [s]) > instructions(planned):
+            repeats[id(s)] = taken
+            left += taken * instructions(planned, nest[-1].body)
+        else:
+            more, inside = _repeats(planned, s.body, least)
+            repeats |= more
+            left += turns(s) * inside
+    return repeats, left
 
 
 def _shortened(planned: Planned[Any]) -> list[tuple[ir.For, int]]:

@@ -294,7 +294,7 @@ def _select(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     held = [s.ins[a.index].buffer for a in (yes, no) if isinstance(a, Operand)]
     if any(b.dtype != s.out.buffer.dtype for b in held):
         raise refuse(row, "chooses among several element types", "one")
-    if any(v.buffer is s.out.buffer for v in s.ins):
+    if any(v.buffer.storage is s.out.buffer.storage for v in s.ins):
         raise refuse(row, "writes over what it chooses from", "another tile")
 
     def like(kind: str) -> Instr:

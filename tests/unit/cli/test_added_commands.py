@@ -54,10 +54,7 @@ def test_it_hides_no_command_of_ours(axe: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        (
-            "absent",
-            "command 'absent': its no_such_package.command:absent cannot be imported (",
-        ),
+        ("absent", "command 'absent': its no_such_package.command:absent cannot be imported ("),
         ("wrong", "command 'wrong': is <function dumps"),
     ],
 )

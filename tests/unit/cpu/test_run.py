@@ -12,16 +12,7 @@ import numpy as np
 from axe_eq.layout import Layout, Swizzle
 from axe_eq.program import standard as standard
 from axe_eq.program.meaning import evaluate
-from axe_eq.program.node import (
-    INPUT,
-    OP,
-    InputSpec,
-    Node,
-    Program,
-    input_node,
-    made_node,
-    op_node,
-)
+from axe_eq.program.node import INPUT, OP, InputSpec, Node, Program, input_node, made_node, op_node
 from axe_eq.program.types import Array, value_type
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cpu.flat import addressing

@@ -40,9 +40,11 @@ class FakeDriver:
     CUdevice_attribute = CUfunction_attribute = CUtensorMapDataType = Names()
     CUtensorMapInterleave = CUtensorMapSwizzle = CUtensorMapL2promotion = Names()
     CUtensorMapFloatOOBfill = CUstreamCaptureMode = CUstreamCaptureStatus = Names()
-    CUlaunchAttributeID = CUkernelNodeAttrID = Names()
+    CUlaunchAttributeID = CUkernelNodeAttrID = CUgraphDependencyType = Names()
+    CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC = 1
     cuuint64_t = cuuint32_t = CUtensorMap = int
     CUDA_KERNEL_NODE_PARAMS = CUlaunchConfig = CUlaunchAttribute = SimpleNamespace
+    CUgraphEdgeData = SimpleNamespace
 
     def __init__(
         self,
@@ -62,6 +64,8 @@ class FakeDriver:
         self.capturing: set[int] = set()  # streams whose work becomes part of a graph
         self.captured: list[Callable[[], None]] = []
         self.calls: list[str] = []
+        self.early: list[str] = []  # entry points of kernels that were launched early
+        self.follows = 0  # edges of the graph that is made, each between neighbours
         self.mode = "global"
         self.n_clusters = 3  # that fit at once
         self.n_resident = 1
@@ -220,8 +224,16 @@ class FakeDriver:
         values = [ctypes.c_uint64.from_address(pointers[i] or 0).value for i in range(n)]
         return lambda: kernel(*values)  # as real launches do, with the parameters as they are now
 
-    def cuLaunchKernel(self, function: Any, *rest: Any) -> Any:
-        *_, stream, at, _ = rest
+    def cuLaunchKernelEx(self, config: Any, function: Any, at: int, extra: int) -> Any:
+        assert len(config.attrs) == config.numAttrs
+        found = {attribute.id.name: attribute.value for attribute in config.attrs}
+        if (value := found.pop("CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION", None)) is not None:
+            self.calls.append(f"{config.gridDimX} CTAs in {self._clusters(value)}")
+        early = found.pop("CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION", None)
+        assert not found
+        if early is not None and early.programmaticStreamSerializationAllowed:
+            self.early.append(function[0])
+        stream = config.hStream
         self.calls.append(f"kernel {function[0]} on {stream}")
         if self.context != function[1]:
             return self.failed("CUDA_ERROR_INVALID_CONTEXT")[:1]
@@ -240,15 +252,6 @@ class FakeDriver:
         assert config.attrs[0].value.clusterDim.x > 1
         return self._ok(self.n_clusters)
 
-    def cuLaunchKernelEx(self, config: Any, function: Any, at: int, extra: int) -> Any:
-        assert len(config.attrs) == config.numAttrs == 1
-        (attribute,) = config.attrs
-        assert attribute.id.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
-        self.calls.append(f"{config.gridDimX} CTAs in {self._clusters(attribute.value)}")
-        blocks = config.blockDimX, config.blockDimY, config.blockDimZ
-        shape = config.gridDimX, config.gridDimY, config.gridDimZ, *blocks, config.sharedMemBytes
-        return self.cuLaunchKernel(function, *shape, config.hStream, at, extra)
-
     def cuGraphKernelNodeSetAttribute(self, node: Any, which: Any, value: Any) -> Any:
         assert which.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
         self.calls.append(f"node {node[0]} in {self._clusters(value)}")
@@ -259,11 +262,23 @@ class FakeDriver:
         return self._ok(self.graphs[-1])
 
     def cuGraphAddKernelNode(self, graph: list[Any], before: list[Any], n: int, params: Any) -> Any:
-        assert before == graph[-1:]  # one after the other
+        assert before in ([], graph[-1:])  # one after the other
+        self.follows = len(graph) - (before == [])
         graph.append((*params.func, self._work(params.func, params.kernelParams)))
         return self._ok(graph[-1])
 
+    def cuGraphAddDependencies(
+        self, graph: list[Any], before: list[Any], after: list[Any], edges: list[Any], n: int
+    ) -> Any:
+        assert (before, after, n) == (graph[-2:-1], graph[-1:], 1)
+        (edge,) = edges
+        assert edge.type.name == "CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC"
+        assert edge.from_port == self.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
+        self.follows += 1
+        return self._ok()
+
     def cuGraphInstantiate(self, graph: list[Any], flags: int) -> Any:
+        assert self.follows == len(graph) - 1
         return self._ok({id(node): node for node in graph})
 
     def cuGraphExecKernelNodeSetParams(self, executable: Any, node: Any, params: Any) -> Any:

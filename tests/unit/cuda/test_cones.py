@@ -32,6 +32,7 @@ from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, 
 from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
+from axe_eq_backends.cuda.schedules.tails import Problem as Rows
 from axe_eq_backends.cuda.schedules.tensors import Operand, dense
 from axe_eq_backends.cuda.schedules.tiles import panels
 from axe_eq_backends.cuda.schedules.transpose import turn
@@ -241,7 +242,7 @@ def _softmax(x: Any) -> Any:
 def softmax(shape: tuple[int, ...], across: int, dtype: str = "f16") -> Cone:
     steps, cell = SOFTMAX
     outputs: Outputs = [(dense("y", dtype, shape), cell)]
-    kernel = reduce_rows(shape, [dense("x", dtype, shape)], steps, outputs, across)
+    kernel = reduce_rows(Rows(shape, 1, [dense("x", dtype, shape)], steps, outputs), across)
     x = normal(shape, dtype)
     arrays = {"x": x, "y": np.zeros(shape, NUMPY[dtype])}
     return Cone(kernel, arrays, {"y": _softmax(wide(x))}, {}, 1e-3)
@@ -250,12 +251,13 @@ def softmax(shape: tuple[int, ...], across: int, dtype: str = "f16") -> Cone:
 def rmsnorm(shape: tuple[int, int], across: int) -> Cone:
     rows, cols = shape
     scale = apply("rsqrt", apply("add", apply("mul", arg(2), 1 / cols), 1e-6))
-    kernel = reduce_rows(
-        shape, [dense("x", "f16", shape), dense("w", "f16", shape, [1])],
+    problem = Rows(
+        shape, 1, [dense("x", "f16", shape), dense("w", "f16", shape, [1])],
         [Reduction("+", apply("mul", X, X))],
         [(dense("y", "f16", shape), apply("mul", apply("mul", X, scale), Y)),
-         (dense("r", "f32", shape, [0]), arg(2))], across,
+         (dense("r", "f32", shape, [0]), arg(2))],
     )  # fmt: skip
+    kernel = reduce_rows(problem, across)
     x, w = normal(shape), normal((cols,), seed=1)
     squares = (wide(x) ** 2).sum(1)
     y = wide(x) / np.sqrt(squares[:, None] / cols + 1e-6) * wide(w)
@@ -271,7 +273,7 @@ def row_values(shape: tuple[int, int], across: int, dtype: str = "f32", shift: f
     ]  # fmt: skip
     names = ("s", "low", "high", "shifted")
     outputs: Outputs = [(dense(n, dtype, shape, [0]), arg(i + 1)) for i, n in enumerate(names)]
-    kernel = reduce_rows(shape, [dense("x", dtype, shape)], steps, outputs, across)
+    kernel = reduce_rows(Rows(shape, 1, [dense("x", dtype, shape)], steps, outputs), across)
     x = normal(shape, dtype)
     if dtype == "i32":
         x = rng().integers(-1000, 1000, shape).astype(np.int32)
@@ -302,9 +304,8 @@ def swept_rows(shape: tuple[int, int], online: bool) -> Cone:
     steps, cell = SOFTMAX
     outputs: Outputs = [(dense("y", "f16", shape), cell), (dense("s", "f32", shape, [0]), arg(2))]
     tiling = SweepTiling(4, 1, 8 if shape[1] % 8 == 0 else 1, 64, 2)
-    kernel = sweep(
-        shape, 1, [dense("x", "f16", shape)], steps, outputs, tiling, online=online
-    )  # fmt: skip
+    problem = Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs)
+    kernel = sweep(problem, tiling, online=online)
     x = normal(shape) * np.float16(3)
     x[0, : shape[1] // 2] = -np.inf  # a chunk without weights
     f = np.exp(wide(x) - wide(x).max(1, keepdims=True))
@@ -322,7 +323,7 @@ def swept_columns(rows: int, cols: int, dtype: str) -> Cone:
         (Operand("y", dtype, (1, cols)), apply("sub", X, mean)),
     ]  # fmt: skip
     wide_ = 16 // np.dtype(NUMPY[dtype]).itemsize
-    kernel = sweep((cols, rows), 1, [x], steps, outputs, SweepTiling(4, 0, wide_, 8, 2))
+    kernel = sweep(Rows((cols, rows), 1, [x], steps, outputs), SweepTiling(4, 0, wide_, 8, 2))
     values = normal((rows, cols), dtype).T
     w = wide(values)
     zeros = {"s": np.zeros(cols, np.float32), "m": np.zeros(cols, np.float32)}
@@ -339,7 +340,7 @@ def swept_dims() -> Cone:
     operands = [Operand("x", "f16", (600, 40, 200, 1)), Operand("w", "f16", (0, 0, 40, 1))]
     outputs: Outputs = [(Operand("s", "f32", (5, 1, 0, 0)), arg(2))]
     steps = [Reduction("+", apply("mul", X, Y))]
-    kernel = sweep(shape, 2, operands, steps, outputs, SweepTiling(4, 1, 8, 8, 1))
+    kernel = sweep(Rows(shape, 2, operands, steps, outputs), SweepTiling(4, 1, 8, 8, 1))
     expected = np.einsum("bthe,he->bt", wide(x), wide(w))
     arrays = {"x": x.transpose(0, 2, 1, 3), "w": w, "s": np.zeros((2, 5), np.float32)}
     return Cone(kernel, arrays, {"s": expected}, {}, 2e-3)

@@ -427,11 +427,7 @@ REFUSED: dict[str, tuple[Callable[[], ir.Primitive], Where, str]] = {
         CTA,
         "covers lane 0..0 + 16; needs 0..31 exactly",
     ),
-    "three warps": (
-        lambda: load("f16", 8, (64, 128)),
-        Where("cta", 3),
-        "needs 0..2 exactly",
-    ),
+    "three warps": (lambda: load("f16", 8, (64, 128)), Where("cta", 3), "needs 0..2 exactly"),
     "global swizzle": (
         lambda: load("f16", 8, (8, 128), layout=tiles.panels((), 8, 128, 2)),
         CTA,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import axe_eq as axe
 from axe_eq.errors import ArgumentError, AxeError, DeviceError
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import driver, prepared, run
@@ -38,6 +39,32 @@ from tests.unit.cuda.fake_programs import (
 def _forget() -> Iterator[None]:
     yield
     forget()
+
+
+def test_host_arrays_lie_in_blocks_where_no_strides_say_it(cu: FakeDriver) -> None:
+    layout = axe.read("xla", "f32[5,6]{1,0:T(4,4)}")
+    blocks = Port("x", "f32", (64,), (1,), 256, 1, str(layout), (5, 6))
+    x = np.arange(30, dtype="f4").reshape(5, 6)
+    memory = flat(blocks, x)
+    assert np.array_equal(memory[layout.table("m")], x.ravel())
+    with driver.on(0):
+        held = driver.Memory(memory.nbytes)
+        driver.upload(held.pointer, memory, "x")
+        assert np.array_equal(fetched(blocks, held.pointer), x)
+    with pytest.raises(ArgumentError, match=r"is float32\[64\]; expected f32\[5,6\]"):
+        flat(blocks, memory)
+
+
+def test_what_lies_in_blocks_is_saved_with_its_layout() -> None:
+    layout = axe.read("xla", "f32[20,37]{1,0:T(8,16)}")
+    spec = axe.Spec((20, 37), "f32", layout=layout)
+    exe = axe.compile(lambda x: x * 2, spec, target="h200", outputs=[layout])
+    program = run.load(run.CudaRunner().compile(exe.schedule.graph, exe.target))
+    ports = program.code.ports.values()
+    assert [(p.lies, p.value, p.n_bytes) for p in ports] == [(str(layout), (20, 37), 4608)] * 2
+    x = DeviceArray(0, "f32", (20, 37), (37, 1), 0)
+    with pytest.raises(ArgumentError, match="which no strides describe; expected arrays of the ho"):
+        program.call([x])
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -226,7 +253,7 @@ def test_threads_on_one_stream_do_not_interleave(cu: FakeDriver) -> None:
 
         return run
 
-    cu.cuLaunchKernel = yielding(cu.cuLaunchKernel)  # type: ignore[method-assign]
+    cu.cuLaunchKernelEx = yielding(cu.cuLaunchKernelEx)  # type: ignore[method-assign]
     cu.cuMemcpyHtoD = yielding(cu.cuMemcpyHtoD)  # type: ignore[method-assign]
 
     def work(numbers: Sequence[int]) -> None:
@@ -399,7 +426,7 @@ def test_a_launch_that_the_driver_refuses_is_one_clear_error(
     cu: FakeDriver, golden: Callable[..., None]
 ) -> None:
     refused = cu.failed("CUDA_ERROR_INVALID_HANDLE")[:1]
-    cu.cuLaunchKernel = lambda *_: refused  # type: ignore[method-assign]
+    cu.cuLaunchKernelEx = lambda *_: refused  # type: ignore[method-assign]
     launch_, _ = run.Program(one()).bind([FakeLibrary().array()])
     golden(error_of(launch_))
 

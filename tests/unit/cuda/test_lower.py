@@ -15,8 +15,12 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import SearchError
+from axe_eq.extract.search.commit import as_priced
+from axe_eq.extract.search.merge import stored
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_backends.cuda.lower import lower
+from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import interpreted, sample
 
 Fn = Callable[..., Any]
@@ -166,3 +170,19 @@ def test_a_factor_may_be_read_beside_its_product_too(dtype: str) -> None:
     rng = np.random.default_rng(0)
     a, b = (sample(rng, i.node.type) for i in axe.trace(beside, *specs).inputs)
     assert np.allclose(exe.interpret(a, b), axe.run(beside, a, b), rtol=1e-2, atol=1e-2)
+
+
+def test_every_candidate_names_the_buffers_of_its_own_tensors_alone() -> None:
+    """Small reductions are cells to some kernels, with a tensor for each place; not to sweeps.
+
+    Others had tensors without a parameter, and launches that move look for those.
+    """
+    exe = axe.compile(lambda x: xp.sum(x, axis=0), axe.Spec((13, 64, 320), "f32"), target="h200")
+    found, graph = exe._searched, exe.schedule.graph
+    (step,), (group,) = graph.kernels, found.groups
+    places = stored(found.forest, group)
+    prices = [*found.prices.nearest(group.roots, group.picks, places, 12)]
+    assert {"map_warps", "sweep_warps"} <= {name for p in prices for name, _ in p.parameters}
+    for price in prices:
+        made = lower(as_priced(step, price), graph, h200)
+        assert made.buffers.keys() == {t.name for t in made.kernel.tensors}

@@ -11,15 +11,7 @@ import pytest
 from axe_eq.errors import DeviceError
 from axe_eq_backends.cuda import launch, prepared, run
 from tests.unit.cuda.fake_driver import CURRENT, OTHER, FakeDriver
-from tests.unit.cuda.fake_programs import (
-    C,
-    FakeLibrary,
-    N,
-    expected,
-    floats,
-    several,
-    through_maps,
-)
+from tests.unit.cuda.fake_programs import C, FakeLibrary, N, expected, floats, several, through_maps
 
 
 @pytest.mark.parametrize("again", [1, 3])

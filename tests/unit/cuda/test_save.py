@@ -143,7 +143,6 @@ def test_running_without_a_device_is_one_clear_error(
         raise axe.DeviceError("CUDA driver", "finds no device", "an NVIDIA GPU")
 
     monkeypatch.setattr(driver, "driver", absent)
-    monkeypatch.setattr(run, "default_device", lambda: driver.default_device())
     with pytest.raises(AxeError) as caught:
         axe.load(saved)(np.ones((8, 256), np.float16))
     golden(f"{type(caught.value).__name__}: {caught.value}")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import axe_eq as axe
-from axe_eq.extract.price import cone
+from axe_eq.extract.price import figures
 from axe_eq.extract.read.forest import Forest
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq_backends.cuda import assemble, sizes
@@ -68,7 +68,7 @@ def test_the_priced_cells_of_a_product_are_those_of_its_kernel(
 ) -> None:
     """A lower bound, so nothing that could be built is rejected; here it is the very number."""
     found: dict[frozenset[int], float] = {}
-    plain = cone.summarise
+    plain = figures.summarise
 
     def summarise(forest: Forest, roots: Any, picks: Any, stored: Any = ()) -> Any:
         made = plain(forest, roots, picks, stored)

@@ -80,9 +80,9 @@ def unequal(exe: axe.Executable) -> bool:
 
 
 def parts(exe: axe.Executable) -> int:
-    """In how many parts the first kernel sums."""
+    """In how many parts the first kernel sums, those of a cluster's CTAs among them."""
     first = next(k for k in exe.kernels if k.row or k.nodes[-1].cell == "product")
-    return int(first.loops.get("b", 1))
+    return int(first.loops.get("b", 1)) * first.parameters.get("split", 1)
 
 
 @pytest.mark.sampled(1)
@@ -122,7 +122,9 @@ def test_a_sum_of_parts_is_of_the_kernel_of_what_reads_it() -> None:
 @pytest.mark.parametrize(("m", "k", "n"), [(192, 104768, 512), (64, 524288, 64), (128, 43904, 448)])
 def test_named_products_fill_the_machine(m: int, k: int, n: int) -> None:
     """They ran on 24, 1 and 14 of 132 units, for 237, 1200 and 99 us."""
-    exe, whole = compiled(m, k, n), compiled(m, k, n, without=("long_product_in_parts",))
+    one = h200.replace(choices={**h200.choices, "product_split": (1,)})
+    exe = compiled(m, k, n)
+    whole = compiled(m, k, n, without=("long_product_in_parts",), target=one)
     assert parts(exe) > 1
     assert max(kernel.costs["blocks"] for kernel in exe.kernels if kernel.row) >= 60
     assert exe.cost["time_s"] < whole.cost["time_s"] / 3

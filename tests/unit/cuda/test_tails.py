@@ -22,7 +22,7 @@ from axe_eq_backends.cuda.interpret import launch
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
-from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_of
+from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, neutral_fill, unit_of
 from axe_eq_backends.cuda.schedules.tensors import Operand, dense
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import Whole, whole
@@ -118,11 +118,12 @@ def test_factors_of_rescaled_sums_are_none_past_the_end(name: str) -> None:
     """A weight of 0 makes no infinity 0: swept rows summed exp(x - max) / y to NaN."""
     shape = (8, 1000)
     weights = apply("mul", apply("exp", apply("sub", X, Z)), FACTORS[name])
-    kernel = sweep(
+    problem = Problem(
         shape, 1, [dense("x", "f32", shape), dense("y", "f32", shape)],
         [Reduction("max", X), Reduction("+", weights)],
-        [(dense("out", "f32", shape, [0]), arg(3))], SweepTiling(4, 1, 4, 64, 2),
+        [(dense("out", "f32", shape, [0]), arg(3))],
     )  # fmt: skip
+    kernel = sweep(problem, SweepTiling(4, 1, 4, 64, 2))
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal(shape), rng.uniform(1.0, 2.0, shape)
     given: dict[str, Any] = {"x": x.astype("f"), "y": y.astype("f"), "out": np.zeros(8, "f")}

@@ -25,6 +25,7 @@ from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
+from axe_eq_backends.cuda.schedules.tails import Problem as Rows
 from axe_eq_backends.cuda.schedules.tensors import Operand, dense
 from axe_eq_backends.cuda.schedules.transpose import turn
 from axe_eq_backends.cuda.target import h200
@@ -46,14 +47,14 @@ WEIGHTS = apply("div", EXP, arg(2))
 
 def _softmax() -> ir.Kernel:
     outputs = [(dense("y", "f16", SHAPE), WEIGHTS)]
-    return reduce_rows(SHAPE, [dense("x", "f16", SHAPE)], SOFTMAX, outputs, 64)
+    return reduce_rows(Rows(SHAPE, 1, [dense("x", "f16", SHAPE)], SOFTMAX, outputs), 64)
 
 
 def _softmax_swept() -> ir.Kernel:
     shape = (64, 100_000)
     outputs = [(dense("y", "f16", shape), WEIGHTS)]
     tiling = SweepTiling(4, 1, 8, 64, 2)
-    return sweep(shape, 1, [dense("x", "f16", shape)], SOFTMAX, outputs, tiling)
+    return sweep(Rows(shape, 1, [dense("x", "f16", shape)], SOFTMAX, outputs), tiling)
 
 
 def _attention(depth: int) -> ir.Kernel:

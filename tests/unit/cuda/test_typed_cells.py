@@ -17,16 +17,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import EmitError
-from axe_eq.kernel.cells import (
-    Apply,
-    Cell,
-    Constant,
-    Operand,
-    apply,
-    arg,
-    evaluate,
-    result_dtype,
-)
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, evaluate, result_dtype
 from axe_eq.kernel.threads import ir
 from axe_eq.program import ops
 from axe_eq.program.meaning import cell_values

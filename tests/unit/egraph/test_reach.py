@@ -96,5 +96,3 @@ def test_what_answers_and_firings_bring_is_in_reach() -> None:
     assert reach.of(laws) == ["turn", "of_answer"]
     # Its box holds 0, so the wrapped one is reached, whose box holds 1.
     assert reach.of(laws, ends=True) == list(laws)
-    reach.clear()
-    assert reach.of(laws) == []

@@ -74,12 +74,7 @@ CASES: list[tuple[Law, Layout, Layout, Layout]] = [
         of((7, 9, "m"), (30, 4, "x"), (8, 1, "m")),
         of((7, 9, "m"), (30, 4, "y"), (8, 1, "m")),
     ),
-    (
-        far_copy,
-        Layout(replica=[(2, 200)]),
-        Layout(offset={"m": 202}),
-        Layout(replica=[(2, 100)]),
-    ),
+    (far_copy, Layout(replica=[(2, 200)]), Layout(offset={"m": 202}), Layout(replica=[(2, 100)])),
     (
         swap,
         of((2, 1, "x"), (3, 5, "x"), (4, 2, "y")),

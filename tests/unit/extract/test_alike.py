@@ -9,7 +9,8 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.extract.price import priced
-from axe_eq.extract.price.cone import Picks, summarise
+from axe_eq.extract.price.cone import Picks
+from axe_eq.extract.price.figures import summarise
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
 from benchmarks.compile import FAMILIES

@@ -19,7 +19,7 @@ from axe_eq.extract.search.layouts import Places, cheapest
 from axe_eq.program.types import Array, value_type
 from axe_eq.schedule.kept import KINDS, TURNED, Kept, kept_layouts
 from axe_eq_backends.cuda.target import h200
-from benchmarks.chosen_layouts import anywhere, both, drawn
+from benchmarks.chosen_layouts import anywhere, blocks, both, drawn
 from benchmarks.programs import LARGE, RIGHT
 
 DENSE, DENSE_OUT = axe.Layout([(65 * 63, 1)]), axe.Layout([(65 * 65, 1)])
@@ -65,9 +65,38 @@ def test_padded_rows_begin_at_multiples_of_16_bytes_along_any_dim() -> None:
     assert [[s for _, s, _ in of] for of in strides] == [[1], [96, 1], [1, 95], [1, 96]]
 
 
-def test_kinds_that_no_target_can_list_are_refused() -> None:
-    with pytest.raises(PackError, match="'blocked': are of no kind; expected padded turned"):
-        kept_layouts(value_type("f16[8,8]"), ("blocked",))
+@pytest.mark.parametrize("form", ["blocked", "0/8", "0/8 0%4", "0 0", "", "0/0 0%0", "0/8 0/8"])
+def test_kinds_that_no_target_can_list_are_refused(form: str) -> None:
+    with pytest.raises(PackError, match=f"{form!r}: are of no kind; expected padded turned, or a"):
+        kept_layouts(value_type("f16[8,8]"), (form,))
+
+
+# A form, and how numpy makes its memory of a value of 2 x 12 x 16.
+FORMS: dict[str, Callable[[Array], Array]] = {
+    "0/4 1 0%4": lambda x: x.reshape(2, 12, 4, 4).transpose(0, 2, 1, 3),
+    "1/3 0/8 1%3 0%8": lambda x: x.reshape(2, 4, 3, 2, 8).transpose(0, 1, 3, 2, 4),
+    "1%4 1/4 0": lambda x: x.reshape(2, 3, 4, 16).transpose(0, 2, 1, 3),
+    "1 2 0": lambda x: x.transpose(1, 0, 2),
+    "0 1 2": lambda x: x.transpose(2, 1, 0),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_blocks_are_those_of_numpy(form: str) -> None:
+    every = np.arange(2 * 12 * 16).reshape(2, 12, 16)
+    dense, kept = kept_layouts(value_type("f16[2,12,16]"), (form,))
+    memory = FORMS[form](every).reshape(-1)
+    assert dense.layout == "S[(384):(1@m)]"
+    assert np.array_equal(memory[axe.Layout.parse(kept.layout).table("m")], np.arange(every.size))
+
+
+@pytest.mark.parametrize(
+    ("form", "type_"),
+    [("1 2 0", "f16[4,4]"), ("0/8 1 0%8", "f16[8,12]"), ("1%4 1/4 0", "f32[8,128]")],
+)
+def test_forms_that_do_not_fit_or_gain_nothing_are_left(form: str, type_: str) -> None:
+    """Too few dims, blocks that end inside one, long rows that stay what they are."""
+    assert len(kept_layouts(value_type(type_), (form,))) == 1
 
 
 # -- what is chosen -------------------------------------------------------------------------------
@@ -135,6 +164,34 @@ def test_on_a_mesh_it_is_as_if_nothing_was_said() -> None:
         axe.compile(axe.array.tanh, "8x8:f32", target="h200", mesh=mesh).schedule.graph,
     ]
     assert plans[0].to_json() == plans[1].to_json()
+
+
+@pytest.mark.parametrize(
+    ("target", "seed", "layout"),
+    [
+        ("trn2", 8, "S[(16,16,128,32):(65536@m,32@m,512@m,1@m)]"),  # rows of partitions in one run
+        ("trn2", 24, "S[(64,32,64,2):(4096@m,2@m,64@m,1@m)]"),
+        ("h200", 19, "S[(16,32,32,2):(2048@m,2@m,64@m,1@m)]"),
+    ],
+)
+def test_forms_of_blocks_are_chosen_where_they_save(target: str, seed: int, layout: str) -> None:
+    row = blocks(seed, target)
+    assert layout in row["layouts"].values()
+    assert row["chosen_us"] < 0.98 * row["dense_us"]
+
+
+def test_what_lies_in_blocks_is_packed_printed_saved_and_right(tmp_path: Path) -> None:
+    layout = axe.Layout([(64, 8), (8, 512), (8, 1)])
+    spec = axe.Spec((64, 64), "f32", layout=layout)
+    x = integers(64, 64).astype("f4")
+    exe = axe.compile(lambda x: x * 2, spec, target="cpu", outputs=[layout])
+    assert str(layout) in str(exe.schedule)
+    packed = exe.pack("x", x)
+    assert np.array_equal(exe(packed), x * 2)
+    exe.save(tmp_path / "panels.axe")
+    again = axe.load(tmp_path / "panels.axe")
+    assert again.layouts == exe.layouts == {"x": layout, "output 0": layout}
+    assert np.array_equal(again(again.pack("x", x)), x * 2)
 
 
 # -- the search -----------------------------------------------------------------------------------

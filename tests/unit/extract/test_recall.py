@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from axe_eq.extract.price import cone, priced
+from axe_eq.extract.price import figures, priced
 from axe_eq.extract.search.recall import Recall, bits
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
@@ -46,7 +46,7 @@ def test_nothing_is_kept_where_no_place_is_given() -> None:
 def test_every_cone_is_summarised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many sets of materialised values have it."""
     seen: list[tuple[Any, ...]] = []
-    plain = cone.summarise
+    plain = figures.summarise
 
     def noted(forest: Any, roots: Sequence[int], picks: Any, stored: Sequence[str]) -> Any:
         seen.append((tuple(roots), tuple(stored), frozenset((t, id(c)) for t, c in picks.items())))

@@ -9,7 +9,8 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import PackError
-from axe_eq.extract.price.cone import Picks, summarise
+from axe_eq.extract.price.cone import Picks, used
+from axe_eq.extract.price.figures import summarise
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price, Pricer
 from axe_eq.extract.price.reductions import reductions
@@ -35,7 +36,7 @@ def test_what_is_refused_early_no_schedule_takes(
 
     def checked(self: Prices, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Price:
         summary = summarise(self.forest, roots, picks, stored)
-        found = reductions(self.forest, roots, picks)
+        found = reductions(self.forest, used(roots, picks), picks, len(roots))
         assert found == summary.reductions
         if early := self.pricer.refused(found):
             late = self.pricer.price(summary)

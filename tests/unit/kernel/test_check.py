@@ -260,9 +260,26 @@ def _in_clusters(n: int, write: Write) -> Write:
     return clustered
 
 
-def _meeting_in_a_role(k: ThreadBuilder) -> None:
-    with k.roles(), k.warpgroups(0, 1):
+def _meeting_of_one_role(k: ThreadBuilder) -> None:
+    with k.roles():
+        with k.warpgroups(0, 1):
+            k.cluster_sync()
+        with k.warpgroups(1, 2) as wg:
+            k.let("nothing", wg + 1)
+
+
+def _meeting_in_a_loop_of_a_role(k: ThreadBuilder) -> None:
+    with k.roles(), k.warpgroups(0, 1), k.range(2):
         k.cluster_sync()
+
+
+def _fetches_at_the_end(k: ThreadBuilder) -> None:
+    held = k.reg("held", "f32", (128,), Layout([(4, 1, "warp"), (32, 1, "lane")]))
+    there = k.smem("there", "f32", (128,))
+    k.fill(held.all, 0.0)
+    k.copy(there.all, held.all)
+    k.cluster_sync()
+    k.fetch(held.all, there.all, 1)
 
 
 def _meeting_of_one_cta(k: ThreadBuilder) -> None:
@@ -346,11 +363,13 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
     "_cluster": [
         (_in_clusters(16, lambda k: None), 4, "clusters of 16 CTAs; expected at most 8 on h200"),
         (_in_one_thread(lambda k: k.cluster_sync()), 4, "stands in scope elect"),
-        (_meeting_in_a_role, 4, "stands in a role"),
+        (_in_clusters(2, _meeting_of_one_role), 8, "its roles meet the cluster [1, 0] times"),
+        (_in_clusters(2, _meeting_in_a_loop_of_a_role), 4, "stands in a part of a role"),
         (_in_clusters(2, _meeting_of_one_cta), 4, "stands where the rank decides"),
         (lambda k: k.cluster_arrive(), 4, "is not waited for"),
         (lambda k: k.cluster_wait(), 4, "is out of turn; expected an arrive, then a wait"),
         (_in_clusters(2, _reaches_at_the_end), 4, "a CTA may end before this reaches it"),
+        (_in_clusters(2, _fetches_at_the_end), 4, "a CTA may end before this reaches it"),
     ],
 }  # fmt: skip
 CASES = [(rule, n) for rule, cases in BROKEN.items() for n in range(len(cases))]

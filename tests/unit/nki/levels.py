@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,24 @@ from axe_eq.target import Target
 from axe_eq_backends.nki.emit import Port, Source, emit
 from axe_eq_backends.nki.families import meanings
 from axe_eq_backends.nki.interpret import interpret
+from axe_eq_backends.nki.lower import Stage
+from axe_eq_backends.nki.lower import written as lowered
 from axe_eq_backends.nki.planning import Made, plan
 from axe_eq_backends.nki.sim import simulate
 from axe_eq_backends.nki.target import trn2
 
 Arrays = Mapping[str, Any]
+
+
+def _alone(schedule: str, problem: Any, name: str, target: Target,
+           parameters: Mapping[str, int]) -> tuple[ir.Kernel, dict[str, str]]:  # fmt: skip
+    return lowered([Stage(schedule, problem, parameters)], name, target)
+
+
+# A problem alone in a kernel, and the buffers behind its tensors.
+gemm = partial(_alone, "tensor_engine")
+stream = partial(_alone, "stream")
+walk = partial(_alone, "tiles")
 
 
 def numpy_of(dtype: str) -> Any:

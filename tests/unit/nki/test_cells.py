@@ -21,12 +21,11 @@ from axe_eq.program.traced import elementwise
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.rule.law import Sides
 from axe_eq_backends.nki.native import EXPANSIONS
-from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import Space, Tensor
 from axe_eq_backends.nki.target import trn2
 from axe_eq_backends.nki.vector import ARITHMETIC, FUNCTIONS
 from axe_eq_backends.nki.written import refusal
-from tests.unit.nki.levels import run
+from tests.unit.nki.levels import run, walk
 
 EDGES = [
     0.0,

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg
-from axe_eq_backends.nki.schedules.gemm import contraction, gemm
-from axe_eq_backends.nki.schedules.stream import mixture, stream
-from axe_eq_backends.nki.schedules.walk import walk, ways
+from axe_eq_backends.nki.schedules.contraction import contraction
+from axe_eq_backends.nki.schedules.stream import mixture
+from axe_eq_backends.nki.schedules.walk import ways
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2, trn3
-from tests.unit.nki.levels import agree, run
+from tests.unit.nki.levels import agree, gemm, run, stream, walk
 
 NUMPY = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32}
 TOLERANCE = {"f32": 2e-5, "f16": 2e-3, "bf16": 1.6e-2}
@@ -114,6 +114,7 @@ def test_products_of_any_operands(seed: int) -> None:
     target = rng.choice([trn1, trn2, trn3])
     deep = rng.choice([0, 0, 128, 256])
     sizes = {"rows": rng.choice([128, 256]), "cols": rng.choice([512, 1024]), "deep": deep}
+    sizes["held"] = rng.randrange(2)
     kernel, buffers = gemm(contraction(space), "k", target, sizes)
     wanted = {"c": laid(c, (*shape[:3], 1), want)}
     agree(run(kernel, buffers, arrays, target), wanted, TOLERANCE[dtype])

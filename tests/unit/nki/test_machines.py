@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import axe_eq as axe
@@ -15,12 +16,13 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, apply, arg
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr, Target
-from axe_eq_backends.nki.cost import priced
+from axe_eq_backends.nki.cost import MOST_BLOCKS, priced
 from axe_eq_backends.nki.planning import plan
-from axe_eq_backends.nki.schedules.gemm import Contraction, contraction, gemm, sizes
-from axe_eq_backends.nki.schedules.walk import walk
+from axe_eq_backends.nki.schedules.contraction import Contraction, contraction
+from axe_eq_backends.nki.schedules.gemm import banks, sizes
 from axe_eq_backends.nki.space import Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2, trn3
+from tests.unit.nki.levels import gemm, numpy_of, walk
 
 
 def product(m: int, n: int, k: int, dtype: str = "bf16") -> Contraction:
@@ -55,6 +57,15 @@ def test_a_slower_dma_takes_blocks_that_read_less() -> None:
     read = [m * k * n // x["cols"] + n * k * -(-m // x["rows"]) for x in chosen]
     assert chosen[0] != chosen[1]
     assert read[1] < read[0]
+
+
+def test_half_of_psum_adds_sums_up_in_sbuf() -> None:
+    c, half = product(512, 1024, 8192), trn1.replace(psum=trn1.memory("psum").n_bytes // 2)
+    whole, less = (best(c, t, MOST_BLOCKS) for t in (trn1, half))
+    assert banks(whole["rows"], whole["cols"], c, trn1) == 8
+    assert (whole["held"], less["held"]) == (1, 0)
+    times = [plan(gemm(c, "k", trn1, sizes_)[0], trn1).time_s for sizes_ in (whole, less)]
+    assert times[0] < times[1]
 
 
 def test_a_smaller_bank_takes_narrower_sums() -> None:
@@ -139,3 +150,12 @@ def test_a_search_takes_what_fits_a_small_sbuf() -> None:
     made = plan(kernel, small)
     assert 0 < made.places.peaks["sbuf"] <= 6144
     assert DTYPES["f32"].itemsize * 512 * 2 <= made.places.peaks["sbuf"]
+
+
+@pytest.mark.parametrize("target", ["trn1", "trn3"])
+def test_factors_of_a_type_that_an_engine_lacks_are_multiplied_in_a_wider_one(target: str) -> None:
+    exe = axe.compile(lambda a, b: a @ b, "9x20:f8e4m3", "20x5:f8e4m3", target=target)
+    draw = np.random.default_rng(0)
+    a, b = (draw.standard_normal(s).astype(numpy_of("f8e4m3")) for s in ((9, 20), (20, 5)))
+    want = (a.astype("f4") @ b.astype("f4")).astype(a.dtype)
+    assert (exe(a, b) == want).all()

@@ -17,12 +17,11 @@ import pytest
 from axe_eq.kernel.cells import apply
 from axe_eq.lower.formulas import Looked
 from axe_eq_backends.nki.planning import plan
-from axe_eq_backends.nki.schedules.stream import stream
 from axe_eq_backends.nki.sim import NkiError, simulate
 from axe_eq_backends.nki.space import Count, Space, Tensor
 from axe_eq_backends.nki.target import trn2
 from tests.unit.nki import test_texts as texts
-from tests.unit.nki.levels import numpy_of, written
+from tests.unit.nki.levels import numpy_of, stream, written
 from tests.unit.nki.sim import good_kernels
 from tests.unit.nki.sim.mutants import mutants
 from tests.unit.nki.sim.traces import trace, traced

@@ -13,14 +13,13 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, apply, arg
 from axe_eq.kernel.expr import var
 from axe_eq.lower.formulas import Looked
-from axe_eq_backends.nki.emit import linear
+from axe_eq_backends.nki.access import linear
 from axe_eq_backends.nki.planning import plan
-from axe_eq_backends.nki.schedules.gemm import contraction, gemm
-from axe_eq_backends.nki.schedules.stream import Mixture, mixture, stream
-from axe_eq_backends.nki.schedules.walk import walk
+from axe_eq_backends.nki.schedules.contraction import contraction
+from axe_eq_backends.nki.schedules.stream import Mixture, mixture
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2
-from tests.unit.nki.levels import numpy_of, written
+from tests.unit.nki.levels import gemm, numpy_of, stream, walk, written
 
 Kernel = tuple[ir.Kernel, Mapping[str, str], Mapping[str, tuple[int, ...]]]
 X, Y, Z = arg(0), arg(1), arg(2)

@@ -15,7 +15,7 @@ import pytest
 
 from axe_eq.errors import DispatchError, ScheduleError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Constant, apply, arg
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg
 from axe_eq.kernel.dispatch import Planned, dispatch
 from axe_eq.target import Target
 from axe_eq_backends.nki import order, unroll
@@ -24,17 +24,16 @@ from axe_eq_backends.nki.families import derivations
 from axe_eq_backends.nki.order import instructions, ordered, spread
 from axe_eq_backends.nki.place import placed
 from axe_eq_backends.nki.planning import Made, plan
-from axe_eq_backends.nki.schedules.gemm import gemm, sizes
-from axe_eq_backends.nki.schedules.stream import stream
+from axe_eq_backends.nki.schedules.gemm import sizes
 from axe_eq_backends.nki.sim import simulate
 from axe_eq_backends.nki.sim.capacity import items
 from axe_eq_backends.nki.sim.errors import NOWHERE
 from axe_eq_backends.nki.sim.state import Step
 from axe_eq_backends.nki.sim.storage import MemoryRegion, Tile, region
 from axe_eq_backends.nki.sim.timeline import PITCH
-from axe_eq_backends.nki.space import Space, Tensor
+from axe_eq_backends.nki.space import Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2
-from tests.unit.nki.levels import numpy_of, written
+from tests.unit.nki.levels import gemm, numpy_of, stream, walk, written
 from tests.unit.nki.test_machines import product, without
 from tests.unit.nki.test_texts import KERNELS, Kernel, attention, tiles
 
@@ -95,6 +94,41 @@ def test_large_kernels_are_timed_by_a_few_turns_of_their_loops(
     found = unroll.total_ns(made.planned, made.places)
     assert found == pytest.approx(exact, rel=0.08)
     assert found != exact
+
+
+def rows(n: int, cell: Cell) -> ir.Kernel:
+    """A cell of so many rows of 512, one tile after another."""
+    x, y = (Tensor(name, "f32", (512, 1)) for name in "xy")
+    return walk(Space((n, 512), (x,), ((y, cell),)), "k", trn2, {"tile": 512, "across": 0})[0]
+
+
+def weighed(extent: int) -> ir.Kernel:
+    """Functions of rows summed up beside columns, by loops of loops."""
+    x, w = Tensor("x", "bf16", (extent, 1, 0)), Tensor("w", "bf16", (0, 64, 1))
+    total = Sum("+", (1,), apply("mul", apply("exp", arg(0)), arg(1)))
+    space = Space((extent, extent, 64), (x, w, total), ((Tensor("y", "bf16", (64, 0, 1)), arg(2)),))
+    return walk(space, "k", trn2, {"tile": 8192, "across": 0})[0]
+
+
+# Kernels by whether the first turns of their loops say all: of a copy stores wait for loads that
+# ran ahead, and memory is full only after so many turns.
+REPEATING: dict[str, tuple[Callable[[], ir.Kernel], bool]] = {
+    "functions": (lambda: rows(1 << 15, apply("tanh", apply("sin", apply("exp", arg(0))))), True),
+    "loops of loops": (lambda: weighed(2048), True),
+    "copies": (lambda: rows(1 << 15, apply("add", arg(0), 1.0)), False),
+    "product": (lambda: gemm(product(8192, 512, 512), "k", trn2,
+                             {"rows": 128, "cols": 512, "deep": 0})[0], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPEATING)
+def test_what_repeats_is_timed_by_its_first_turns(name: str) -> None:
+    make, repeats = REPEATING[name]
+    made = plan(make(), trn2)
+    found = unroll._repeating(made.planned, made.places)
+    assert (found is not None) == repeats
+    exact = unroll.timeline(made.planned, made.places).total_ns
+    assert unroll.total_ns(made.planned, made.places) == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.sampled(4)

@@ -155,12 +155,7 @@ BAD: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ('#sdy.sharding<@mesh, [{"x"}, {}]>', {"shape": (8, 4)}),
         ('#sdy.sharding<@mesh, {"x"}>', ON_MESH),
     ],
-    "alpa": [
-        ("S0S2", ON_MESH),
-        ("S0S0", ON_MESH),
-        ("S0", ON_MESH),
-        ("S0X", ON_MESH),
-    ],
+    "alpa": [("S0S2", ON_MESH), ("S0S0", ON_MESH), ("S0", ON_MESH), ("S0X", ON_MESH)],
     "triton": [
         ("#ttg.nvidia_mma<{versionMajor = 2}>", {}),
         ("#ttg.blocked<{order = [0]}>", {}),

@@ -111,10 +111,7 @@ def test_replicated_needs_to_know_the_devices() -> None:
             "{mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{'y'}, {}]}",
             "{devices=[4,1,2]<=[8] last_tile_dim_replicate}",
         ),
-        (
-            "{mesh['x'=2,'y'=4], replicated}",
-            "{devices=[1,1,8]<=[8] last_tile_dim_replicate}",
-        ),
+        ("{mesh['x'=2,'y'=4], replicated}", "{devices=[1,1,8]<=[8] last_tile_dim_replicate}"),
         (
             '{mesh["x"=2,"y"=4], [], metadata={op_name="a{b}"}}',
             "{devices=[1,1,8]<=[8] last_tile_dim_replicate}",

@@ -165,8 +165,7 @@ def test_large_arrays_whose_tiles_cross_are_written_from_their_boxes() -> None:
 
 
 @pytest.mark.parametrize(
-    "axe",
-    ["S[(2,2):(3,2)]", "S[(3,3):(5,4)]", "S[(8,4):(6,5)]", "sw(1,0,1)@m . S[4:1]"],
+    "axe", ["S[(2,2):(3,2)]", "S[(3,3):(5,4)]", "S[(8,4):(6,5)]", "sw(1,0,1)@m . S[4:1]"]
 )
 def test_crossing_digits_of_any_layout_have_tiles_where_they_are_found(axe: str) -> None:
     layout = Layout.parse(axe)

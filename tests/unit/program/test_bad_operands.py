@@ -70,6 +70,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "captured elsewhere": lambda: array(*M) + Elsewhere(),
     "huge constant": lambda: array(*M) + HUGE,
     "huge integer constant": lambda: array(*M, dtype="i64") + 10**400,
+    "integers to a negative power": lambda: array(*V, dtype="i32") ** -1,
     "dtype": lambda: anything.astype(array(*M), array(*V)),
     "tile": lambda: anything.tile(array(*M), "ab"),
     "roll": lambda: anything.roll(array(*M), 1.5),

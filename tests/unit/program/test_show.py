@@ -57,10 +57,10 @@ def test_picture_is_svg_with_every_value_and_line(tmp_path: Path) -> None:
     assert (tmp_path / "mlp.svg").read_text() == text == program.draw()
     root = ElementTree.fromstring(text)
     space = "{http://www.w3.org/2000/svg}"
-    boxes = [r for r in root.findall(f"{space}rect") if r.get("class", "").startswith("box ")]
+    boxes = [r for r in root.iter(f"{space}rect") if r.get("class", "").startswith("box ")]
     assert len(boxes) == len(program.nodes())
     assert sum(box.get("class", "").endswith(" out") for box in boxes) == 2
-    heads = [p for p in root.findall(f"{space}path") if p.get("marker-end")]
+    heads = [p for p in root.iter(f"{space}path") if p.get("marker-end")]
     assert len(heads) == sum(len(node.args) for node in program.nodes())
     shown = " ".join(t.text or "" for t in root.iter(f"{space}text"))
     assert "gate = mul" in shown

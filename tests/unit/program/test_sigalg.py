@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import prod
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from axe_eq.errors import ProgramError
 from axe_eq.program import sigalg
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
+from axe_eq.rule.term import Undefined
 
 Arrays = Sequence[np.ndarray]
 MAX_POINTS = 4000
@@ -98,7 +100,8 @@ def campaign(full: bool, wanted: int, attempt: Callable[[random.Random], bool]) 
     """Repeat until `wanted` attempts were real tests; too few usable ones fail."""
     rng, done = random.Random(7), 0
     for _ in range(wanted * (2000 if full else 400)):
-        done += attempt(rng)
+        with suppress(Undefined):
+            done += attempt(rng)
         if done >= wanted * (20 if full else 1):
             return
     pytest.fail(f"only {done} usable samples")
@@ -110,8 +113,6 @@ def test_inline_means_composition(full: bool) -> None:
         position = rng.randrange(len(outer.operands))
         inner = random_signature(rng, n_out=len(outer.operands[position]))
         result = sigalg.inline(outer, position, inner)
-        if result is None:
-            return False
         inner_shapes = shapes_for(rng, inner)
         if inner_shapes is None:
             return False
@@ -137,7 +138,7 @@ def test_outline_is_the_inverse_of_inline(full: bool) -> None:
         group = rng.sample(range(len(sig.operands)), rng.randint(1, len(sig.operands)))
         found = sigalg.outline(sig, group, reduce=rng.random() < 0.7)
         shapes = shapes_for(rng, sig)
-        if found is None or shapes is None:
+        if shapes is None:
             return False
         outer, inner = found
         arrays = arrays_for(rng, shapes)
@@ -155,7 +156,7 @@ def test_reordering_operands_keeps_the_product(full: bool) -> None:
         sig = random_signature(rng)
         order = rng.sample(range(len(sig.operands)), len(sig.operands))
         result, shapes = sigalg.reorder(sig, order), shapes_for(rng, sig)
-        if result is None or shapes is None or len(order) < 2:
+        if shapes is None or len(order) < 2:
             return False
         arrays = arrays_for(rng, shapes)
         assert np.array_equal(value(result, [arrays[n] for n in order]), value(sig, arrays))
@@ -176,7 +177,6 @@ def test_sorted_operands_do_not_depend_on_their_first_order(full: bool) -> None:
         assert np.array_equal(value(found[1], [arrays[n] for n in found[0]]), value(sig, arrays))
         for order in itertools.permutations(range(len(keys))):
             shuffled = sigalg.reorder(sig, order)
-            assert shuffled is not None
             again = sigalg.sort_operands(shuffled, [keys[n] for n in order])
             assert again is not None
             assert again[1] == found[1]
@@ -190,7 +190,7 @@ def test_without_operand_keeps_extents(full: bool) -> None:
         sig = random_signature(rng)
         position = rng.randrange(len(sig.operands))
         result, shapes = sigalg.without_operand(sig, position), shapes_for(rng, sig)
-        if result is None or shapes is None:
+        if shapes is None:
             return False
         arrays = arrays_for(rng, shapes)
         arrays[position] = np.ones(shapes[position], dtype=int)
@@ -232,17 +232,18 @@ def test_inline_examples(outer: str, position: int, inner: str, text: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("outer", "position", "inner", "why"),
+    ("outer", "position", "inner"),
     [
-        ("a b -> a; + b", 0, "a c, b c -> a b; max c", "two different reductions"),
-        ("a -> a", 0, "a b -> a b", "ranks differ"),
-        ("2a, -> a; + b [b=2]", 0, "a+b, a -> a; + b", "b's window would seem wider"),
-        ("a+1 -> a", 0, "-> a [a=5]", "nobody would determine a"),
-        ("a+1, a+2 -> a", 0, "a -> a", "the first operand's window alone determines a"),
+        ("a b -> a; + b", 0, "a c, b c -> a b; max c"),  # two different reductions
+        ("a -> a", 0, "a b -> a b"),  # ranks differ
+        ("2a, -> a; + b [b=2]", 0, "a+b, a -> a; + b"),  # the window of b would seem wider
+        ("a+1 -> a", 0, "-> a [a=5]"),  # nobody would determine a
+        ("a+1, a+2 -> a", 0, "a -> a"),  # the window of the first operand alone determines a
     ],
 )
-def test_inline_refuses(outer: str, position: int, inner: str, why: str) -> None:
-    assert sigalg.inline(signature(outer), position, signature(inner)) is None, why
+def test_inline_refuses(outer: str, position: int, inner: str) -> None:
+    with pytest.raises(Undefined):
+        sigalg.inline(signature(outer), position, signature(inner))
 
 
 def test_transpositions() -> None:

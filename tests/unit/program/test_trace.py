@@ -352,12 +352,7 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         "slice [2:1]: selects nothing of axis 0 of f32[3]; expected at least one element",
         "",
     ),
-    (
-        lambda x: x[::0],
-        ["3:f32"],
-        "slice [::0]: has step 0; expected another step",
-        "",
-    ),
+    (lambda x: x[::0], ["3:f32"], "slice [::0]: has step 0; expected another step", ""),
     (
         lambda x: x + np.ones(4, np.float32),
         ["3:f32"],

@@ -13,8 +13,6 @@ import axe_eq.array as xp
 from axe_eq.check import schedulesample
 from axe_eq.check.lawcheck import MEANINGS, check_law
 from axe_eq.pack import installed
-from axe_eq.program.ops import MONOIDS
-from axe_eq.program.signature import signature
 from axe_eq.program.terms import (
     VALUE,
     Args,
@@ -25,8 +23,6 @@ from axe_eq.program.terms import (
     Sig,
     Spec,
     Value,
-    args,
-    op,
     sel,
     type_of,
     types_of,
@@ -34,9 +30,8 @@ from axe_eq.program.terms import (
 from axe_eq.program.types import value_type
 from axe_eq.rule.law import Law, law
 from axe_eq.rule.term import INT, STR, Sort, Symbol, Term, primitive
-from axe_eq.schedule import shard
 from axe_eq.schedule import terms as s
-from axe_eq.schedule.terms import Box, Boxes, LayoutText, MeshBox, MeshText
+from axe_eq.schedule.terms import Box, Boxes, LayoutText
 
 Sides = tuple[Any, ...]
 DEMAND = {
@@ -91,23 +86,6 @@ def row_major(type: str) -> str:
     return f"S[({value_type(type).size}):(1@m)]"
 
 
-@primitive((STR, STR), (STR,))
-def uncut(sig: str, types: str) -> str:
-    given = [value_type(t) for t in types.split(";")[:-1]]
-    return "".join(f"{shard.show(() for _ in t.shape)};" for t in given)
-
-
-@primitive((STR, STR, STR, STR), (STR, STR, STR, STR, STR), many=True)
-def any_partial(sig: str, types: str, box: str, mesh: str) -> list[tuple[str, ...]]:
-    """Structured reductions cut like plain ones."""
-    if MONOIDS[signature(sig).monoid or "+"].n_values == 1:
-        return []
-    plain = signature(sig.replace("softmax", "+").replace("argmax", "+").replace("argmin", "+"))
-    monoid = signature(sig).monoid
-    ways = shard.partials(plain.text, types, box, mesh)
-    return [(w.sig.replace("; +", f"; {monoid}"), *w.splits, w.box, w.axis) for w in ways]
-
-
 def _law(fn: Callable[..., Sides]) -> Law:
     return law(source="test", demand=True)(fn)
 
@@ -157,39 +135,9 @@ def same_box_for_all(a: Value, rest: Args, bs: Boxes) -> Sides:
     return s.tiles(Cons(a, rest), bs), s.TCons(s.tile(a, bs), s.tiles(rest, bs))
 
 
-@_law
-def spmd_on_whole_operands(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText) -> Sides:
-    """shard(Op(s, f, a), b, M) = Spmd(s, f, b, M, shards(a, uncut, M))."""
-    types = types_of(a)
-    parts = s.shards(a, uncut(sig, types), M)
-    return s.shard(Op(sig, cell, a), b, M), s.Spmd(sig, cell, types, b, M, parts)
-
-
-@_law
-def cut_is_a_copy(t: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(t, b, M) = place(t, row-major)."""
-    return s.shard(t, b, M), s.place(t, row_major(type_of(t)))
-
-
-@_law
-def reduce_structured(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
-    partial, first, second, box, axis = any_partial(sig, types_of(args(a, c)), b, M)
-    whole, value = op(sig, cell, a, c), op(partial, cell, sel(first, a), sel(second, c))
-    type = partial_type(type_of(whole), axis, M)
-    parts = s.shard(value, box, M)
-    return s.shard(whole, b, M), s.Collective(parts, type, sig, axis, b, M)
-
-
-@primitive((STR, STR, STR), (STR,))
-def partial_type(type: str, axis: str, mesh: str) -> str:
-    return shard.partial_type(type, axis, mesh)
-
-
 WRONG = [
     compute_turned, select_in_the_same_box, half_a_kernel, kernel_elsewhere,
-    load_in_another_layout, any_selector_is_a_view, same_box_for_all, spmd_on_whole_operands,
-    cut_is_a_copy, reduce_structured,
+    load_in_another_layout, any_selector_is_a_view, same_box_for_all,
 ]  # fmt: skip
 
 
@@ -200,12 +148,6 @@ def test_a_wrong_demand_law_is_caught_by_name(wrong: Law) -> None:
     assert "fire" not in found
     words = ("differ", "not defined at the same places", "cannot be evaluated (ScheduleError")
     assert any(word in found for word in words)
-
-
-def test_the_axis_that_reduces_must_be_the_minor_one() -> None:
-    types, mesh = "f64[4,4,6];", "x=2:2 y=2:1"
-    found = shard.partials("a b c -> a b; + c", types, "- x.y", mesh)
-    assert {p.axis for p in found} == {"y"}
 
 
 # -- reshapes in one placed class ------------------------------------------------------------------

@@ -305,11 +305,7 @@ def test_layouts_are_proved_and_refuted() -> None:
         ((lambda x: x, lambda x, y: x, X), {}, ProgramError),
         ((lambda x: x @ x, lambda x: x, X), {}, ProgramError),
         ((lambda x: x, lambda x: x, X), {"packs": ["nobody"]}, AxeError),
-        (
-            (lambda x: x, lambda x: x, X),
-            {"assume": [(lambda x: x, lambda x: x[0])]},
-            ProgramError,
-        ),
+        ((lambda x: x, lambda x: x, X), {"assume": [(lambda x: x, lambda x: x[0])]}, ProgramError),
     ],
 )
 def test_bad_input_raises_one_clear_error(

@@ -346,8 +346,7 @@ def test_selector_of_a_pack_without_pull(monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_array_equal(complete.low, shown((), [x]))
     region = (np.array([1, 3, 4]), np.array([0, 4]))
     (part,) = run(
-        plan(a.outputs, [region]),
-        lambda node, r: Interval(*[x[np.ix_(*r)].astype(np.float64)] * 2),
+        plan(a.outputs, [region]), lambda node, r: Interval(*[x[np.ix_(*r)].astype(np.float64)] * 2)
     )
     np.testing.assert_array_equal(part.low, shown((), [x])[np.ix_(*region)])
 

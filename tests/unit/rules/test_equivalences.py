@@ -121,11 +121,7 @@ EXACT: dict[str, Pair] = {
         lambda x, w: x @ w,
         (of(2, 3, 4), of(4, 5)),
     ),
-    "even columns": (
-        lambda x: xp.reshape(x, (4, 3, 2))[:, :, 0],
-        lambda x: x[:, ::2],
-        (of(4, 6),),
-    ),
+    "even columns": (lambda x: xp.reshape(x, (4, 3, 2))[:, :, 0], lambda x: x[:, ::2], (of(4, 6),)),
     "one of an interleaved pair": (
         lambda x, y: xp.reshape(xp.stack([x, y], axis=2), (3, 8))[:, 1::2],
         lambda x, y: y,
@@ -297,10 +293,7 @@ NEVER: dict[str, tuple[str, Pair]] = {
         (lambda x: (x / x) * 2 - (x / x) * 2, xp.zeros_like, (of(4),)),
     ),
     "zero over a value": ("real", (lambda x: (x - x) / x, xp.zeros_like, (of(4),))),
-    "zero times a logarithm": (
-        "real",
-        (lambda x: xp.log(x) * (x - x), xp.zeros_like, (of(4),)),
-    ),
+    "zero times a logarithm": ("real", (lambda x: xp.log(x) * (x - x), xp.zeros_like, (of(4),))),
     "logarithm of a product": (
         "real",
         (lambda x, y: xp.log(x * y), lambda x, y: xp.log(x) + xp.log(y), (of(4), of(4))),

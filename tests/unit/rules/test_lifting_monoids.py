@@ -12,7 +12,6 @@ import axe_eq as axe
 import axe_eq.array as xp
 from axe_eq.pack import installed
 from axe_eq.program.ops import Cell, Monoid, folding, monoid_of
-from axe_eq.schedule import shard
 
 LIFTING = ("sum_of_twice", "max_of_twice")
 
@@ -93,9 +92,3 @@ def test_parts_on_devices_lift_once_and_are_as_few_bytes_as_those_of_max(
         bytes_of[monoid] = exe.plan.link_bytes
     assert bytes_of.pop("squares_of_tests") == 3 * 64 * 300  # all columns: 4 bytes, 3 of 4 devices
     assert set(bytes_of.values()) == {3 * 64 * 4}
-
-
-def test_proofs_take_no_such_reduction_apart_over_devices() -> None:
-    mesh = shard.mesh_text(axe.Mesh({"x": 2}))
-    assert shard.partials("a b -> a; + b", "f32[4,6];", "", mesh)
-    assert not shard.partials("a b -> a; sum_of_twice b", "f32[4,6];", "", mesh)

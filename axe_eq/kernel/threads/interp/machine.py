@@ -17,15 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import (
-    Env,
-    GlobalTensor,
-    Ints,
-    KernelFault,
-    Watch,
-    bind,
-    unwatched,
-)
+from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault, Watch, bind, unwatched
 from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
@@ -131,7 +123,7 @@ class Cta:
         self.rank = int(env.get(ir.RANK, 0))
         self.peers: list[Cta] = [self]
         self.meeting: Meeting  # of the cluster that runs it
-        self.outside: dict[int, int] = {}  # when other CTAs last arrived here, per actor
+        self.outside: dict[int, int] = {}  # when other CTAs last reached this one, per actor
         self.clocks = Clocks(kernel.n_warps, self.n_groups, names, self.rank, kernel.cluster)
         self.memory = SharedMemory(kernel, self.clocks, watch)
         self.slots: dict[tuple[str, int], Slot] = {}
@@ -373,6 +365,32 @@ class Cta:
             return clocks.seen[c], clocks.shown[c]
         return clocks.turned(clocks.seen[c], turn), clocks.turned(clocks.shown[c], turn)
 
+    def fetched(
+        self, byte: Ints, width: int, warp: Ints, lane: Ints, issue: Issue, by: Cta
+    ) -> None:
+        """Threads of a CTA of the cluster read the shared memory of this one."""
+        if by is self:
+            self.memory.access(byte, width, issue.who, warp, lane, False, issue.what)
+            return
+        k = self.memory.chunks(byte, width, issue.what)
+        lane = np.broadcast_to(lane[..., None], k.shape)
+        classes = by.clocks.classes_of(issue.who, np.broadcast_to(warp[..., None], k.shape), lane)
+        for c in map(int, np.unique(classes)):
+            mine = classes == c
+            self.memory.check_read_from_outside(k[mine], self.told(by, c)[0], issue.what)
+            by.clocks.tick([c])
+            self.note_outside(by, c)
+            actor, time = self.actor(by, c), int(by.clocks.seen[c, c])
+            self.memory.note_read(k[mine], actor, time, lane[mine])
+
+    def actor(self, by: Cta, c: int) -> int:
+        """The number of a thread class of a CTA of the cluster, as this CTA counts actors."""
+        return (by.rank - self.rank) % len(self.peers) * self.clocks.n_own + c
+
+    def note_outside(self, by: Cta, c: int) -> None:
+        """A class of another CTA reaches this one: it must not end before it knows of that."""
+        self.outside[self.actor(by, c)] = int(by.clocks.seen[c, c])
+
     def arrive(self, slot: Slot, classes: list[int], count: int, s: ir.Statement, by: Cta) -> None:
         """Classes of a CTA of the cluster arrive at a slot of this one."""
         if by is not self:
@@ -380,8 +398,7 @@ class Cta:
         for c in classes:
             seen, shown = self.told(by, c)
             if by is not self:
-                actor = (by.rank - self.rank) % len(self.peers) * self.clocks.n_own + c
-                self.outside[actor] = int(seen[actor])
+                self.note_outside(by, c)
             if seen[slot.actor] < slot.phase:
                 raise KernelFault(
                     f"arrive at {slot.name} ({s.at})",

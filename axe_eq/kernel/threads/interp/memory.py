@@ -242,6 +242,15 @@ class SharedMemory:
                 self._fault(what, "overwrites", reader, "the read")
         self._check_shown(k, shown, "overwrites", what)
 
+    def check_read_from_outside(self, k: Ints, seen: Ints, what: str) -> None:
+        """Threads of another CTA read chunks, who know what `seen` says as this CTA counts."""
+        actor = self.writer[k]
+        if (actor < 0).any():
+            raise KernelFault(what, "reads shared memory that was never written")
+        late = seen[actor] < self.written[k]
+        if late.any():
+            self._fault(what, "reads", actor[late][0], "the write")
+
     def _fault(self, what: str, verb: str, actor: int, of: str) -> None:
         raise KernelFault(
             what,

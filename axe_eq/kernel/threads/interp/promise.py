@@ -58,6 +58,13 @@ def _promised(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> tuple[Any, R
         case ir.Copy() if not s.src.buffer.is_private:
             where = tiles.held(s.dst, issue)
             return _source(cta, s, env, issue, *where[:2]), _registers(cta, s.dst, where), 0.0
+        case ir.Fetch():
+            where = tiles.held(s.dst, issue)
+            byte = tiles.thread_bytes(cta, s.src, env, issue, *where[:2])
+            (there,) = cta.named((s.rank,), env, issue.what)
+            there.memory.chunks(byte, s.src.buffer.itemsize, issue.what)
+            values = there.memory.load(byte, DTYPES[s.src.buffer.dtype].numpy)[..., 0]
+            return values, _registers(cta, s.dst, where), 0.0
         case ir.Copy():
             return _mapped(cta, ir.Map(cells.IDENTITY, s.dst, (s.src,)), issue)
         case ir.Gather():

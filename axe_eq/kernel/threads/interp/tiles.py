@@ -159,6 +159,17 @@ def global_values(cta: Cta, s: ir.Copy, env: Env, issue: Issue, shape: tuple[int
     return _spread(values, shape, n_copies(issue))
 
 
+def fetch(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """What another CTA's shared memory holds."""
+    assert isinstance(s, ir.Fetch)
+    warp, lane, reg = held(s.dst, issue)
+    byte = thread_bytes(cta, s.src, env, issue, warp, lane)
+    (there,) = cta.named((s.rank,), env, issue.what)
+    there.fetched(byte, s.src.buffer.itemsize, warp, lane, issue, cta)
+    values = there.memory.load(byte, DTYPES[s.src.buffer.dtype].numpy)[..., 0]
+    cta.write_regs(s.dst.buffer, warp, lane, reg, values, issue)
+
+
 def gather(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     """Elements of an argument, from where registers say."""
     assert isinstance(s, ir.Gather)
@@ -532,6 +543,7 @@ def bulk_store(
 _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Copy: copy,
     ir.CopyAsync: copy_async,
+    ir.Fetch: fetch,
     ir.Gather: gather,
     ir.Gemm: gemm,
     ir.Map: map_cells,

@@ -292,6 +292,3 @@ def banded(k: ThreadBuilder, tile: Int, counts: tuple[Int, Int], raster: int) ->
     inside = k.let("inside", tile % band_size)
     height = k.let("height", minimum(rows - band * raster, raster), low=1)  # tiles are in bands
     return band * raster + inside % height, inside // height
-
-
-__all__ = ["Contraction", "Product", "Span", "Tensor", "banded", "declare", "digits", "spanned"]

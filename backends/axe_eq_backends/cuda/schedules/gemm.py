@@ -10,6 +10,9 @@ CTAs of a cluster take neighbouring tiles of rows or of columns. The operand til
 need is loaded once: each CTA loads its part into the shared memory of all, and a slot is free when
 the consumers of all have released it.
 
+Or CTAs of a cluster take parts of one tile's steps. Each puts its sums into its shared memory, and
+once all have, each adds up some columns of all of them, in the order of the CTAs, and stores those.
+
 A last tile of which little is there copies that alone, once all slots hold values (`ragged`): rows
 past its end are multiplied too, and stored nowhere.
 """
@@ -22,23 +25,18 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
+from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, minimum, var
 from axe_eq.kernel.placement import Iter, Placement, number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import Pipe, ThreadBuilder
 from axe_eq.kernel.threads.ir import span
+from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.contraction import banded, digits
-from axe_eq_backends.cuda.schedules.ragged import (
-    PART_ROWS,
-    PERIOD_ROWS,
-    End,
-    Side,
-    ends,
-    tail_of,
-)
+from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS, End, Side, ends, tail_of
 from axe_eq_backends.cuda.schedules.tiling import (
     DEFAULT,
     PARAMETERS,
@@ -50,6 +48,7 @@ from axe_eq_backends.cuda.schedules.tiling import (
 from axe_eq_backends.cuda.wgmma import accumulator
 
 PANEL_BYTES, BULK_BYTES, GROUP_THREADS = 128, 16, 128
+CORE_COLS = 8  # of accumulators: parts of a tile's columns are whole ones
 # Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
 # all others and 224 spill.
 MOST_HELD = 208
@@ -98,12 +97,17 @@ class _Writer:
         if shared % (PART_ROWS * tiling.cluster) and tiling.cluster > 1:
             wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
             raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {PART_ROWS} rows each")
-        self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster)
-        self.rows = rows
+        if tiling.split > 1 and (tiling.cluster > 1 or tiling.n % (CORE_COLS * tiling.split)):
+            wrong = (
+                f"{tiling.split} parts of steps, {tiling.n} columns, clusters of {tiling.cluster}"
+            )
+            raise ScheduleError(f"tiling of {name}", wrong, f"columns of whole {CORE_COLS} each")
+        self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster * tiling.split)
+        self.rows, self.cols = rows, tiling.n // tiling.split
         self.size = DTYPES[problem.out.dtype].itemsize
-        run = problem.out.run(tiling.n) if problem.out.major else tiling.n
+        run = problem.out.run(self.cols) if problem.out.major else self.cols
         self.wide = tiles.panel_width(run, self.size)
-        self.panels = tiling.n // self.wide
+        self.panels = self.cols // self.wide
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:
             wrong = f"{self.panels} panels in {self.staged} slots"
@@ -120,13 +124,21 @@ class _Writer:
         self.cols_of_tiles = k.let("tiles_n", ceil_div(self.p.n, t.cluster_n))
         self.per_part = ceil_div(self.p.k, t.k)
         self.steps = k.let("steps", self.per_part * prod(self.p.parts))
+        self.first: Int = 0
+        if t.split > 1:
+            if not isinstance(self.steps, int) or self.steps < t.split:
+                wrong = f"{self.steps} steps for {t.split} CTAs"
+                raise ScheduleError(f"tiling of {k.kernel.name}", wrong, "at least one each")
+            self.first = k.let("first", k.rank * self.steps // t.split)
+            end = (k.rank + 1) * self.steps // t.split
+            self.steps = k.let("own_steps", end - self.first)
         with k.roles():
             with k.warpgroups(t.consumers, t.consumers + 1):
                 self._produce()
             with k.warpgroups(0, t.consumers) as group:
                 self._consume(group)
-        if t.cluster > 1:
-            k.cluster_sync()  # no CTA ends while others release its slots
+        if t.cluster * t.split > 1:
+            k.cluster_sync()  # no CTA ends while others release its slots, or fetch its sums
         return k.finish()
 
     # -- buffers --
@@ -148,6 +160,12 @@ class _Writer:
                     self.operands[matrix.name] = tensor, ring, self._there(matrix, extent, tile)
                     self.tails[matrix.name] = self._tail(matrix, extent, tile)
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
+        self.partials: list[ir.Buffer] = []
+        if t.split > 1:
+            sums = t.consumers, self.rows, t.n
+            self.partials = [
+                k.smem("partials", "f32", sums, _of_threads(*sums)) for _ in p.products
+            ]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
         layout = (
@@ -241,7 +259,7 @@ class _Writer:
         """
         k, t = self.k, self.t
         per_batch = self.rows_of_tiles * self.cols_of_tiles
-        with k.tiles(per_batch * prod(self.p.outer)) as number:
+        with k.tiles(per_batch * prod(self.p.outer), persistent=t.split == 1) as number:
             lead: Lead = ()
             tile: Int = number
             if self.p.outer:
@@ -249,7 +267,8 @@ class _Writer:
                 tile = number % per_batch
             band = max(1, t.band * t.m // t.cluster_m)
             row, col = banded(k, tile, (self.rows_of_tiles, self.cols_of_tiles), band)
-            row_of, col_of = (k.rank, 0) if t.along == "m" else (0, k.rank)
+            rank = k.rank if t.cluster > 1 else 0
+            row_of, col_of = (rank, 0) if t.along == "m" else (0, rank)
             row, col = row * t.cluster_m + row_of * t.m, col * t.cluster_n + col_of * t.n
             yield lead, k.let("row", row), k.let("col", col)
 
@@ -298,8 +317,9 @@ class _Writer:
             filled: Int = 0
             if any(self.tails.values()):
                 filled = k.state("filled", 0, high=t.stages)
-            with self._tiles() as (lead, row, col), k.range(self.steps, name="step") as step:
+            with self._tiles() as (lead, row, col), k.range(self.steps, name="step") as own:
                 k.wait(self.empty, pipe.stage, pipe.parity)
+                step = k.let("at", self.first + own) if t.split > 1 else own
                 depth: Int = step
                 if self.p.parts:
                     lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
@@ -314,6 +334,8 @@ class _Writer:
                 if isinstance(filled, Var):
                     k.assign(filled, minimum(filled + 1, t.stages))
                 pipe.advance()
+        if t.split > 1:
+            k.cluster_sync()
 
     def _ragged(self, row: Int, col: Int) -> list[Side]:
         """Sides whose last tile is copied in another way."""
@@ -350,10 +372,11 @@ class _Writer:
             for _ in self.p.products
         ]
         previous = k.state("previous", 0, high=t.stages - 1)
-        with self._tiles() as (lead, row, col):
-            tile = _Tile(lead, k.let("group_row", row + group * self.rows), col)
+        with self._tiles() as at:
+            tile = self._tile(group, *at)
+            results = [acc[:, : self.cols] for acc in accs]
             early = self._early(accs)
-            vectors = self._read(accs[0].all, tile, span(col, t.n), early)
+            vectors = self._read(results[0], tile, span(tile.col, self.cols), early)
             with k.range(self.steps, name="step") as step:
                 k.wait(self.full, pipe.stage, pipe.parity)
                 self._multiply(accs, pipe, group, step)
@@ -362,17 +385,60 @@ class _Writer:
                     self._release(previous)
                 k.assign(previous, pipe.stage)
                 pipe.advance()
-            ahead = self._ahead(accs[0], tile, 0, early)
+            ahead = self._ahead(results[0], tile, 0, early) if t.split == 1 else {}
             k.wait_group("wgmma", 0)
             with k.one_thread():
                 self._release(previous)
-            for panel in range(self.panels):
-                ins = self._operands(accs, vectors, ahead, panel)
-                with self._stored(ins, tile, group, panel):
-                    ahead = self._ahead(accs[0], tile, panel + 1, early)
+            if t.split == 1:
+                self._store(results, tile, group, vectors, ahead, early)
+            for acc, partial in zip(accs, self.partials, strict=False):
+                k.copy(partial[group], acc.all)
+        if t.split > 1:
+            k.cluster_sync()
+            with self._tiles() as at:
+                tile = self._tile(group, *at)
+                results = [self._added(partial, group) for partial in self.partials]
+                ahead = self._ahead(results[0], tile, 0, early)
+                self._store(results, tile, group, vectors, ahead, early)
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
+
+    def _tile(self, group: Int, lead: Lead, row: Int, col: Int) -> _Tile:
+        """What a consumer stores of a tile."""
+        k = self.k
+        if self.t.split > 1:
+            col = k.let("own_col", col + k.rank * self.cols)
+        return _Tile(lead, k.let("group_row", row + group * self.rows), col)
+
+    def _added(self, partial: ir.Buffer, group: Int) -> ir.View:
+        """This CTA's columns of the sums of all CTAs of the cluster, added up in their order."""
+        k, columns = self.k, span(self.k.rank * self.cols, self.cols)
+        layout, parts = accumulator(self.rows, self.cols), list[ir.View]()
+        for rank in range(self.t.split):
+            parts.append(k.reg("part", "f32", (self.rows, self.cols), layout).all)
+            k.fetch(parts[-1], partial[group, :, columns], rank)
+        added: Cell = arg(0)
+        for rank in range(1, len(parts)):
+            added = apply("add", added, arg(rank))
+        total = k.reg_like("total", "f32", parts[0]).all
+        k.map(added, total, *parts)
+        return total
+
+    def _store(
+        self,
+        results: Sequence[ir.View],
+        tile: _Tile,
+        group: Int,
+        vectors: Mapping[str, ir.Buffer],
+        ahead: Mapping[str, ir.Buffer],
+        early: Sequence[str],
+    ) -> None:
+        """Compute and store a tile, panel by panel."""
+        for panel in range(self.panels):
+            ins = self._operands(results, vectors, ahead, panel)
+            with self._stored(ins, tile, group, panel):
+                ahead = self._ahead(results[0], tile, panel + 1, early)
 
     def _release(self, slot: Int) -> None:
         """The slot has been read: what fills it next comes from every CTA of the cluster."""
@@ -428,7 +494,7 @@ class _Writer:
         return found
 
     def _ahead(
-        self, acc: ir.Buffer, tile: _Tile, panel: int, early: Sequence[str]
+        self, acc: ir.View, tile: _Tile, panel: int, early: Sequence[str]
     ) -> dict[str, ir.Buffer]:
         """A panel's operands that are not read early: on their way while others are stored.
 
@@ -445,7 +511,7 @@ class _Writer:
 
     def _operands(
         self,
-        accs: Sequence[ir.Buffer],
+        accs: Sequence[ir.View],
         vectors: Mapping[str, ir.Buffer],
         ahead: Mapping[str, ir.Buffer],
         panel: int,
@@ -497,6 +563,14 @@ class _Writer:
         with k.one_thread():
             k.copy_async(out, slot)
             k.commit("bulk")
+
+
+def _of_threads(groups: int, rows: int, cols: int) -> Layout:
+    """Accumulators in shared memory, pairs of neighbouring threads side by side."""
+    return Layout([
+        (groups, rows * cols), (rows // 64, 64 * cols), (4, 64), (2, 2 * GROUP_THREADS), (8, 8),
+        (cols // CORE_COLS, 4 * GROUP_THREADS), (4, 2), (2, 1),
+    ])  # fmt: skip
 
 
 def _part(buffer: ir.Buffer, place: Placement | None, lead: Lead, *spans: span) -> ir.View:

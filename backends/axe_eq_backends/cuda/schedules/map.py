@@ -77,7 +77,7 @@ def elementwise(
             held //= 2
         wide = min(vector(fused), run_vector(outs, len(shape) - 1), held)
         vectors = held // wide
-    tile, layout = tiled(shape, warps, wide, vectors)
+    tile, layout = tiled(shape, fused, warps, wide, vectors)
     k = ThreadBuilder(name, warps)
     space = Space(k, shape, ins, outs)
     index = k.reg("index", "i32", tile, layout)
@@ -86,14 +86,8 @@ def elementwise(
         loaded: dict[int, ir.View] = {}
         for n, o in enumerate(ins):
             loaded[n] = space.load(o, begin, tile, index, values=loaded)
-        values = list(loaded.values())
         for out, (_, cell) in zip(outs, outputs, strict=True):
-            missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
-            result = k.reg_reduced(out.name, out.dtype, index.all, missing)
-            k.map(cell, result.all, *values)
-            kept = tuple(0 if d in missing else slice(None) for d in range(2))
-            part = result.all[kept] if len(missing) < 2 else result.all[0]
-            k.copy(space.view(out.name, begin, tile), part)
+            space.store(out, cell, loaded, begin, tile, index)
     return k.finish()
 
 
@@ -106,14 +100,29 @@ def spread(
 
 
 def tiled(
-    shape: Sequence[int], warps: int, wide: int, vectors: int
-) -> tuple[tuple[int, int], Layout]:
-    """Rows and columns of a tile, and its registers: vectors of neighbouring threads follow."""
-    threads = WARP * warps
+    shape: Sequence[int], tensors: Sequence[Operand], warps: int, wide: int, vectors: int
+) -> tuple[tuple[int, ...], Layout]:
+    """A tile, and its registers: vectors of neighbouring threads follow each other.
+
+    Its rows and columns; where the last two dims are less than that, the dim before them too. A
+    thread's vectors are in several rows where rows are few threads, or where a tensor is the same
+    in all of them, so that it is read once.
+    """
+    threads, last = WARP * warps, len(shape) - 1
     across = min(power_of_two_from(-(-shape[-1] // wide)), threads)
     if shape[-2] == 1:
         across = threads
     down = threads // across
-    repeats = (1, vectors) if down == 1 else (vectors, 1)
+    if len(shape) > 2 and shape[-2] < down:
+        rows = power_of_two_from(shape[-2])
+        deep = down // rows
+        shard = [
+            (vectors, wide, "reg"), (deep, rows * across, "tx"), (rows, across, "tx"),
+            (across, 1, "tx"), (wide, 1, "reg"),
+        ]  # fmt: skip
+        return (vectors * deep, rows, across * wide), Layout([i for i in shard if i[0] != 1])
+    again = any(o.varies(last) and not o.varies(last - 1) for o in tensors)
+    in_rows = down > 1 or (again and shape[-2] >= vectors)
+    repeats = (vectors, 1) if in_rows else (1, vectors)
     tile = (repeats[0] * down, repeats[1] * across * wide)
     return tile, thread_layout((repeats[0], down), (repeats[1], across), wide)

@@ -347,11 +347,7 @@ class _Writer:
             self._load(number, held, (factor.side, factor.phase.name), at)
 
     def _load(
-        self,
-        number: int,
-        held: ir.View,
-        names: tuple[str, str],
-        at: Mapping[int | str, Int | span],
+        self, number: int, held: ir.View, names: tuple[str, str], at: Mapping[int | str, Int | span]
     ) -> None:
         """Read an operand's part of a tile over two spans, or count it."""
         operand = self.c.operands[number]
@@ -566,6 +562,3 @@ def _layout(
 ) -> Layout:
     kept = [i for i in shard if i[0] != 1]
     return Layout(kept or [(1, 1, "reg")], [i for i in replica or () if i[0] != 1])
-
-
-__all__ = ["Tile", "products"]

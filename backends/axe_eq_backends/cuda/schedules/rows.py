@@ -11,53 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import (
-    Apply,
-    Cell,
-    Constant,
-    apply,
-    arg,
-    renumber,
-    replaced,
-    used,
-)
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, renumber, replaced, used
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_of, value_dtypes
-from axe_eq_backends.cuda.schedules.tensors import (
-    Operand,
-    Space,
-    run_vector,
-    thread_layout,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, neutral_fill, unit_of
+from axe_eq_backends.cuda.schedules.tensors import Operand, Space, run_vector, thread_layout
 
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS, HALF_REGISTERS = 65536, 255, 128
-# Registers of a thread beside its part of a row: addresses, row values, temporaries.
-OTHER_REGISTERS, FEW_REGISTERS = 28, 22
+# Registers of a thread beside its part of a row: addresses, row values, temporaries. Threads that
+# hold more than 32 elements take one more for each of the others (NVRTC 13, 60 kernels).
+OTHER_REGISTERS, FEW_REGISTERS, MANY = 20, 22, 32
 
 
 def reduce_rows(
-    shape: Sequence[int],
-    operands: Sequence[Operand],
-    reductions: Sequence[Reduction],
-    outputs: Sequence[tuple[Operand, Cell]],
-    across: int,
-    name: str = "rows",
-    wide: int | None = None,
-    resident: int = 0,
+    problem: Problem, across: int, name: str = "rows", wide: int | None = None, resident: int = 0
 ) -> ir.Kernel:
     """The kernel.
 
     Args:
-        shape: (..., rows, columns); the columns are reduced.
-        operands: tensors over the shape; broadcast ones have stride 0.
-        reductions: in order; their cells may use operands (by number) and earlier row values
-            (numbered after the operands).
-        outputs: tensors with their cells, over operands and row values; a stride of 0 along the
-            columns makes it one value per row.
+        problem: over (..., rows, columns), of which the columns are reduced.
         across: threads of a row: a power of two, up to 1024.
         name: of the kernel.
         wide: elements of a vector; by default as many as tensors are aligned for.
@@ -67,9 +42,9 @@ def reduce_rows(
         ScheduleError: a row does not fit in the registers of its threads.
     """
     if wide is None:
-        wide = run_vector([*operands, *(o for o, _ in outputs)], len(shape) - 1)
+        wide = run_vector([*problem.operands, *problem.stored], len(problem.shape) - 1)
     k = ThreadBuilder(name, warps_of(across), resident=resident)
-    return _Writer(k, shape, operands, reductions, outputs, across, wide).write()
+    return _Writer(k, problem, across, wide).write()
 
 
 def vectors_of(columns: int, wide: int, across: int) -> int:
@@ -77,11 +52,7 @@ def vectors_of(columns: int, wide: int, across: int) -> int:
     return -(-columns // (wide * across))
 
 
-def registers_of(
-    operands: Sequence[Operand],
-    reductions: Sequence[Reduction],
-    outputs: Sequence[tuple[Operand, Cell]],
-) -> tuple[Callable[[int], int], Callable[[int], int]]:
+def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int], int]]:
     """Registers of a thread, by how many elements of a row it holds.
 
     Values of cells that a later cell contains are kept in 32 bits beside the operands.
@@ -90,8 +61,8 @@ def registers_of(
         By elements held: registers that are enough, and those that NVRTC takes, which keeps one of
         a value and what it was computed from.
     """
-    cells = [r.cell for r in reductions] + [c for _, c in outputs]
-    known = value_dtypes(operands, reductions)
+    operands, reductions, known = problem.operands, problem.reductions, problem.dtypes
+    cells = [r.cell for r in reductions] + [c for _, c in problem.outputs]
     kept = {
         r.cell: DTYPES[known[len(operands) + n]].itemsize // 4
         for n, r in enumerate(reductions)
@@ -104,7 +75,7 @@ def registers_of(
         return sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
 
     def enough(held: int) -> int:
-        return loaded(held) + held * words + min(held, 16) + OTHER_REGISTERS
+        return loaded(held) + held * words + max(0, held - MANY) + OTHER_REGISTERS
 
     def taken(held: int) -> int:
         return max(loaded(held), held * min(words, 1)) + FEW_REGISTERS
@@ -128,40 +99,31 @@ def warps_of(across: int) -> int:
 
 
 class _Writer:
-    def __init__(
-        self,
-        k: ThreadBuilder,
-        shape: Sequence[int],
-        operands: Sequence[Operand],
-        reductions: Sequence[Reduction],
-        outputs: Sequence[tuple[Operand, Cell]],
-        across: int,
-        wide: int,
-    ) -> None:
-        self.operands, self.reductions, self.outputs = operands, reductions, outputs
-        self.across, self.shape = across, tuple(shape)
-        repeats = vectors_of(shape[-1], wide, across)
+    def __init__(self, k: ThreadBuilder, problem: Problem, across: int, wide: int) -> None:
+        self.p, self.operands, self.reductions = problem, problem.operands, problem.reductions
+        self.across, self.shape = across, problem.shape
+        repeats = vectors_of(self.shape[-1], wide, across)
         self.warps = warps_of(across)
-        need = registers_of(operands, reductions, outputs)[0](repeats * wide)
+        need = registers_of(problem)[0](repeats * wide)
         room = min(REGISTERS // (self.warps * WARP), MOST_REGISTERS)
         if across & (across - 1) or across > MAX_WARPS * WARP or need > room:
             raise ScheduleError(
-                f"rows of {shape[-1]} elements", f"take {need} registers of {across} threads",
+                f"rows of {self.shape[-1]} elements", f"take {need} registers of {across} threads",
                 f"at most {room} of a power of two",
             )  # fmt: skip
         down = WARP * self.warps // across
         self.tile = (down, repeats * across * wide)
         self.layout = thread_layout((1, down), (repeats, across), wide)
         self.k = k
-        self._numbered = list(enumerate(operands))
+        self._numbered = list(enumerate(self.operands))
         # What reductions computed at every element, for later cells that contain it.
         self.kept: list[tuple[Cell, ir.View]] = []
 
     def write(self) -> ir.Kernel:
         k, tile = self.k, self.tile
-        self.space = Space(k, self.shape, self.operands, [o for o, _ in self.outputs])
+        self.space = Space(k, self.shape, self.operands, self.p.stored)
         self.like = k.reg("like", "f32", tile, self.layout)
-        self.dtypes = value_dtypes(self.operands, self.reductions)[len(self.operands) :]
+        self.dtypes = self.p.dtypes[len(self.operands) :]
         found = neutral_fill(self.operands, self.reductions)
         self.filled, self.fill = found is not None, found or 0.0
         exchanged = self.across > WARP
@@ -191,7 +153,7 @@ class _Writer:
             values.append(self._reduce(reduction, step, values, mask))
         for n in late:
             values[n] = self._load(self.operands[n], begin, dict(enumerate(values)))
-        for out, cell in self.outputs:
+        for out, cell in self.p.outputs:
             self._store(out, cell, values, begin)
 
     def _late(self) -> list[int]:
@@ -242,15 +204,9 @@ class _Writer:
         return renumber(cell, {n: i for i, n in enumerate(numbers)}), [ins[n] for n in numbers]
 
     def _store(self, out: Operand, cell: Cell, values: list[ir.View], begin: list[Int]) -> None:
-        k = self.k
-        missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
-        result = k.reg_reduced(out.name, out.dtype, self.like.all, missing)
-        if 1 not in missing:
+        if out.strides[-1]:
             cell, values = self._reusing(cell, values)
-        k.map(cell, result.all, *values)
-        kept = tuple(0 if d in missing else slice(None) for d in range(2))
-        target = self.space.view(out.name, begin, self.tile)
-        k.copy(target, result.all[kept] if len(missing) < 2 else result.all[0])
+        self.space.store(out, cell, dict(enumerate(values)), begin, self.tile, self.like)
 
 
 __all__ = ["Reduction", "reduce_rows"]

@@ -9,23 +9,20 @@ One CTA goes through all of a row: rows that are few and long wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import Cell, renumber, result_dtype, used
+from axe_eq.kernel.cells import Cell, result_dtype
 from axe_eq.kernel.cells import Operand as CellOperand
 from axe_eq.kernel.expr import Int, ceil_div
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.live import most_words
 from axe_eq.layout import Layout
-from axe_eq_backends.cuda.schedules.tensors import (
-    Operand,
-    Space,
-    power_of_two_from,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.tails import Problem
+from axe_eq_backends.cuda.schedules.tensors import Space, begins, mapped, power_of_two_from
 
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS = 65536, 160
@@ -121,28 +118,22 @@ def best_scan(extent: int, other: int, outer: int, fast: int, wide: int, units: 
 
 
 def scan_rows(
-    shape: Sequence[int],
-    operands: Sequence[Operand],
-    prefixes: Sequence[Prefix],
-    outputs: Sequence[tuple[Operand, Cell]],
-    tiling: ScanTiling,
-    name: str = "scans",
+    problem: Problem, prefixes: Sequence[Prefix], tiling: ScanTiling, name: str = "scans"
 ) -> ir.Kernel:
     """The kernel.
 
     Args:
-        shape: (..., rows, columns); of the two the scanned dim is what the tiling says.
-        operands: tensors over the shape; broadcast ones have stride 0.
+        problem: over (..., rows, columns), without reductions; of the two the scanned dim is what
+            the tiling says. Cells of results are over operands and values of scans.
         prefixes: in order; their cells may use operands (by number) and the values of earlier scans
             (numbered after the operands).
-        outputs: tensors over the shape with their cells, over operands and values of scans.
         tiling: the tile.
         name: of the kernel.
 
     Raises:
         ScheduleError: the tile takes too many registers of a thread.
     """
-    kernel = _Writer(shape, operands, prefixes, outputs, tiling, name).write()
+    kernel = _Writer(problem, prefixes, tiling, name).write()
     held, most = most_words(kernel), min(REGISTERS // kernel.n_threads, MOST_REGISTERS)
     if held > most:
         raise ScheduleError(
@@ -156,36 +147,25 @@ _State = tuple[list[ir.View], list[ir.View], list[ir.Buffer]]
 
 class _Writer:
     def __init__(
-        self,
-        shape: Sequence[int],
-        operands: Sequence[Operand],
-        prefixes: Sequence[Prefix],
-        outputs: Sequence[tuple[Operand, Cell]],
-        tiling: ScanTiling,
-        name: str,
+        self, problem: Problem, prefixes: Sequence[Prefix], tiling: ScanTiling, name: str
     ) -> None:
-        self.shape, self.t = tuple(shape), tiling
-        self.operands, self.prefixes, self.outputs = operands, prefixes, outputs
+        self.p, self.shape, self.t = problem, problem.shape, tiling
+        self.operands, self.prefixes = problem.operands, prefixes
         self.dim = 1 if tiling.fast else 0
         self.k = ThreadBuilder(name, tiling.warps)
-        self.dtypes = [o.dtype for o in operands]
+        self.dtypes = [o.dtype for o in self.operands]
 
     def write(self) -> ir.Kernel:
         k, t = self.k, self.t
-        self.space = Space(k, self.shape, self.operands, [o for o, _ in self.outputs])
+        self.space = Space(k, self.shape, self.operands, self.p.stored)
         self.like = k.reg("like", "f32", t.tile, t.layout)
         at = len(self.shape) - 2 + self.dim
         counts = [*self.shape[:-2], *map(ceil_div, self.shape[-2:], t.tile)]
         chunks, counts[at] = counts[at], 1
         self.states = [self._state(n, p) for n, p in enumerate(self.prefixes)]
         with k.tiles(prod(counts), persistent=False) as number:
-            begin: list[Int] = []
-            rest: Int = number
-            for d in reversed(range(len(counts))):
-                size = t.tile[d - len(counts) + 2] if d >= len(counts) - 2 else 1
-                digit = rest % counts[d] if d else rest
-                begin.insert(0, 0 if d == at else k.let(f"begin{d}", digit * size))
-                rest = rest // counts[d]
+            sizes = [1] * (len(counts) - 2) + [*t.tile]
+            begin = begins(k, number, counts, sizes, whole=at)
             self._rows(begin, at, chunks)
         return k.finish()
 
@@ -213,44 +193,29 @@ class _Writer:
                 k.fill(carry, unit)
         with k.range(chunks, name="chunk") as chunk:
             here = k.let("at", chunk * self.t.scanned)
-            self._chunk([here if d == at else b for d, b in enumerate(begin)], chunk)
+            self._chunk([here if d == at else b for d, b in enumerate(begin)])
             if self.t.warps > 1 and chunks != 1:
                 k.sync()  # the next tile writes the totals that this one read
 
-    def _chunk(self, begin: list[Int], chunk: Int) -> None:
+    def _chunk(self, begin: list[Int]) -> None:
         values = dict(enumerate(self._loads(begin)))
         for n, (prefix, (states, carries, scratch)) in enumerate(
             zip(self.prefixes, self.states, strict=True), len(self.operands)
         ):
             for cell, state in zip(prefix.lift, states, strict=True):
-                self._map(cell, state, values)
+                mapped(self.k, cell, state, values)
             self.k.scan(prefix.merge, states, carries, self.dim, scratch)
             values[n] = self._finished(n, prefix, states)
-        for out, cell in self.outputs:
-            self._store(out, cell, values, begin, chunk)
+        for out, cell in self.p.outputs:
+            self.space.store(out, cell, values, begin, self.t.tile, self.like)
 
     def _finished(self, number: int, prefix: Prefix, states: list[ir.View]) -> ir.View:
         """The value of a scan: of most the state itself."""
         if isinstance(prefix.finish, CellOperand):
             return states[prefix.finish.index]
         value = self.k.reg_like(f"value{number}", self.dtypes[number], self.like.all).all
-        self._map(prefix.finish, value, dict(enumerate(states)))
+        mapped(self.k, prefix.finish, value, dict(enumerate(states)))
         return value
 
     def _loads(self, begin: list[Int]) -> list[ir.View]:
         return [self.space.load(o, begin, self.t.tile, self.like) for o in self.operands]
-
-    def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
-        numbers = sorted(used(cell))
-        ins = [values[n] for n in numbers]
-        self.k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *ins)
-
-    def _store(
-        self, out: Operand, cell: Cell, values: Mapping[int, ir.View], begin: list[Int], chunk: Int
-    ) -> None:
-        result = self.k.reg_like(out.name, out.dtype, self.like.all)
-        self._map(cell, result.all, values)
-        self.k.copy(self.space.view(out.name, begin, self.t.tile), result.all)
-
-
-__all__ = ["Prefix", "ScanTiling", "best_scan", "scan_rows"]

@@ -15,17 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 
-from axe_eq.kernel.cells import (
-    IDENTITY,
-    Apply,
-    Cell,
-    Constant,
-    apply,
-    arg,
-    renumber,
-    substituted,
-    used,
-)  # fmt: skip
+from axe_eq.kernel.cells import IDENTITY, Apply, Cell, Constant, apply, arg, substituted, used
 from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, bounds, ceil_div
 from axe_eq.kernel.structured import ONLINE
@@ -34,15 +24,11 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.schedules.rows import OTHER_REGISTERS
-from axe_eq_backends.cuda.schedules.tails import Reduction, unit_of, value_dtypes
-from axe_eq_backends.cuda.schedules.tensors import (
-    Operand,
-    Space,
-    with_looks,
-)
+from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, unit_of
+from axe_eq_backends.cuda.schedules.tensors import Operand, Space, begins, mapped, with_looks
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
+OTHER_REGISTERS = 28  # of a thread: addresses, values of rows, temporaries
 
 
 @dataclass(frozen=True)
@@ -98,14 +84,15 @@ def registers_of_sweep(
 ) -> int:
     """Registers of a thread: a chunk of every operand, running values, and what a tile computes.
 
-    A read of less than 4 bytes takes a register while it is on its way; what stays is packed.
+    A read of less than 4 bytes takes a register while it is on its way; what stays is packed, but
+    for what is computed of several operands, which is kept.
     """
-    read = 0
+    read, several = 0, sum(o.varies(-1) for o in operands) > 1
     for o in operands:
         size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) else 1
         least = -(-tiling.wide * vectors * size // 4)
         read += least if stays else max(least, vectors * -(-tiling.wide * size // 4))
-    held = tiling.wide * tiling.vectors if rescaled else 0
+    held = tiling.wide * tiling.vectors if rescaled or (stays and several) else 0
     return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
 
@@ -128,11 +115,7 @@ def sweeps_of(
 
 
 def sweep(
-    shape: Sequence[int],
-    reduced: int,
-    operands: Sequence[Operand],
-    reductions: Sequence[Reduction],
-    outputs: Sequence[tuple[Operand, Cell]],
+    problem: Problem,
     tiling: SweepTiling,
     name: str = "sweeps",
     online: bool = True,
@@ -141,13 +124,7 @@ def sweep(
     """The kernel.
 
     Args:
-        shape: extents of the kept dims, one at least, then of the `reduced` last ones.
-        reduced: how many dims are reduced.
-        operands: tensors over the shape; broadcast ones have stride 0.
-        reductions: in order; their cells may use operands (by number) and earlier values
-            (numbered after the operands).
-        outputs: tensors with their cells; those with stride 0 along all reduced dims are stored
-            once.
+        problem: of one kept dim at least.
         tiling: the chunk.
         name: of the kernel.
         online: running maxima may rescale sums, where a sweep is several chunks; else they take
@@ -158,7 +135,7 @@ def sweep(
         ScheduleError: a monoid without a unit.
     """
     k = ThreadBuilder(name, tiling.warps, resident=resident)
-    return _Writer(k, shape, reduced, operands, reductions, outputs, tiling, online).write()
+    return _Writer(k, problem, tiling, online).write()
 
 
 @dataclass
@@ -201,45 +178,29 @@ def scaled_sum(
 
 
 class _Writer:
-    def __init__(
-        self,
-        k: ThreadBuilder,
-        shape: Sequence[int],
-        reduced: int,
-        operands: Sequence[Operand],
-        reductions: Sequence[Reduction],
-        outputs: Sequence[tuple[Operand, Cell]],
-        tiling: SweepTiling,
-        online: bool,
-    ) -> None:
-        kept = len(shape) - reduced
+    def __init__(self, k: ThreadBuilder, p: Problem, tiling: SweepTiling, online: bool) -> None:
+        kept, rank = len(p.shape) - p.reduced, len(p.shape)
         # Slower dims first, then the two that chunks cut: the last kept one, the last reduced one.
-        order = [*range(kept - 1), *range(kept, len(shape) - 1), kept - 1, len(shape) - 1]
-        self.shape = tuple(shape[d] for d in order)
-        self.operands = [o.over(order) for o in operands]
-        self.outputs = [(o.over(order), c) for o, c in outputs]
-        self.reductions = list(reductions)
-        self.stays = tiling.steps(shape[kept:]) == 1
+        order = [*range(kept - 1), *range(kept, rank - 1), kept - 1, rank - 1]
+        self.shape = tuple(p.shape[d] for d in order)
+        self.operands = [o.over(order) for o in p.operands]
+        self.outputs = [(o.over(order), c) for o, c in p.outputs]
+        self.reductions, self.dtypes = p.reductions, p.dtypes
+        self.stays = tiling.steps(p.shape[kept:]) == 1
         self.online = online and not self.stays
-        self.n_kept, self.n_reduced = kept, reduced
-        self.loops = range(kept - 1, len(shape) - 2)  # slower reduced dims
+        self.n_kept = kept
+        self.loops = range(kept - 1, rank - 2)  # slower reduced dims
         self.t, self.k = tiling, k
 
     def write(self) -> ir.Kernel:
         k = self.k
         self.space = Space(k, self.shape, self.operands, [o for o, _ in self.outputs])
         self.like = k.reg("like", "f32", self.t.tile, self.t.layout)
-        self.dtypes = value_dtypes(self.operands, self.reductions)
         outer = self.shape[: self.n_kept - 1]
         counts = (*outer, ceil_div(self.shape[-2], self.t.tile[0]))
         with k.tiles(prod(counts), persistent=False) as number:
-            begin: list[Int] = []
-            rest: Int = number
-            for d, count in reversed(list(enumerate(counts))):
-                size = self.t.tile[0] if d == len(counts) - 1 else 1
-                begin.insert(0, k.let(f"begin{d}", (rest % count if d else rest) * size))
-                rest = rest // count
-            self._tile(begin)
+            sizes = [1] * len(outer) + [self.t.tile[0]]
+            self._tile(begins(k, number, counts, sizes))
         return k.finish()
 
     def _tile(self, begin: list[Int]) -> None:
@@ -256,15 +217,16 @@ class _Writer:
             for r in running:
                 self._finish(r, running)
         at = [*begin[:-1], *[0] * len(self.loops), begin[-1], 0]
+        like = self.t.tile, self.like
         for out, cell in self.outputs:
             if not self._sweeps(out):
-                self._store(out, cell, self._load(at, used(cell), -1), at)
+                self.space.store(out, cell, self._load(at, used(cell), -1), at, *like)
         swept = [(o, c) for o, c in self.outputs if self._sweeps(o)]
         for chunk in self._chunks(begin) if swept else ():
             loaded = self._loads(chunk, {n for _, c in swept for n in used(c)})
             for values, at in zip(loaded, chunk, strict=True):
                 for out, cell in swept:
-                    self._store(out, cell, values, at)
+                    self.space.store(out, cell, values, at, *like)
 
     def _sweeps(self, out: Operand) -> bool:
         """Whether an output keeps a reduced dim."""
@@ -335,11 +297,6 @@ class _Writer:
             self.held[key] = found[n]
         return found
 
-    def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
-        numbers = sorted(used(cell))
-        ins = [values[n] for n in numbers]
-        self.k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *ins)
-
     # -- running values --
 
     def _start(self, number: int) -> _Running:
@@ -371,7 +328,7 @@ class _Writer:
         """A cell's values of a chunk, the unit outside."""
         masked, given = self._masked(cell, unit, values, at)
         part = self.k.reg_like("part", dtype, self.like.all)
-        self._map(masked, part.all, given)
+        mapped(self.k, masked, part.all, given)
         return part.all
 
     def _merge(
@@ -405,11 +362,9 @@ class _Writer:
                 given: Mapping[int, ir.View] = {
                     **values, -2: top.all, -3: part, -4: s.acc.all
                 }  # fmt: skip
-                if factor != Constant(
-                    1.0
-                ):  # past the end no weight makes it 0: it may be no number
+                if factor != Constant(1.0):  # past the end no weight makes it 0: may be no number
                     added, given = self._masked(apply("mul", added, factor), 0.0, given, at[-1])
-                self._map(apply("add", arg(-4), added), s.acc.all, given)
+                mapped(self.k, apply("add", arg(-4), added), s.acc.all, given)
         if sums:
             k.map(IDENTITY, r.acc.all, top.all)
 
@@ -436,14 +391,3 @@ class _Writer:
             return None
         slots = self.t.warps * WARP * total.n_elements
         return self.k.smem("scratch", total.dtype, (slots,))
-
-    def _store(
-        self, out: Operand, cell: Cell, values: Mapping[int, ir.View], at: list[Int]
-    ) -> None:
-        k = self.k
-        missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
-        result = k.reg_reduced(out.name, out.dtype, self.like.all, missing)
-        self._map(cell, result.all, values)
-        kept = tuple(0 if d in missing else slice(None) for d in range(2))
-        target = self.space.view(out.name, at, self.t.tile)
-        k.copy(target, result.all[kept] if len(missing) < 2 else result.all[0])

@@ -32,6 +32,37 @@ class Reduction:
     cell: Cell
 
 
+@dataclass(frozen=True)
+class Problem:
+    """Reductions over, or scans along, the last dims of an index space.
+
+    Attributes:
+        shape: extents of the kept dims, then of the reduced ones.
+        reduced: how many dims are reduced.
+        operands: tensors over the shape; broadcast ones have stride 0.
+        reductions: in order; their cells may use operands (by number) and earlier values (numbered
+            after the operands).
+        outputs: tensors with their cells, over operands and values; those of stride 0 along all
+            reduced dims are one value for all of them.
+    """
+
+    shape: tuple[int, ...]
+    reduced: int
+    operands: Sequence[Operand]
+    reductions: Sequence[Reduction]
+    outputs: Sequence[tuple[Operand, Cell]]
+
+    @property
+    def stored(self) -> list[Operand]:
+        """The tensors that are written."""
+        return [o for o, _ in self.outputs]
+
+    @property
+    def dtypes(self) -> list[str]:
+        """Element types of the operands, then what every reduction is computed in."""
+        return value_dtypes(self.operands, self.reductions)
+
+
 def value_dtypes(operands: Sequence[Operand], reductions: Sequence[Reduction]) -> list[str]:
     """Element types of the operands, then what every reduction is computed in."""
     known = [o.dtype for o in operands]
@@ -150,6 +181,3 @@ def _at_least(value: Values) -> Values:
 # What a reduction says of every value that it reduces: a maximum that is a number is of numbers,
 # and none is larger; one that is NaN says nothing.
 _BOUNDS = {"max": _at_most, "min": _at_least}
-
-
-__all__ = ["Reduction", "neutral_fill", "unit_of", "value_dtypes"]

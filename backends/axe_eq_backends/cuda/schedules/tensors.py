@@ -178,7 +178,7 @@ def _continues(operands: Sequence[Operand], slow: int, fast: int, extent: int) -
 
 
 class Space:
-    """An index space whose last two dims are tiled; slower dims are one tile each.
+    """An index space whose last two or three dims are tiled; slower dims are one tile each.
 
     Declares the operands' tensors and gives the views of one tile.
     """
@@ -203,30 +203,25 @@ class Space:
             )
             self.tensors[o.name] = o, buffer
 
-    def tiles(self, tile: tuple[int, int]) -> Int:
+    def tiles(self, tile: tuple[int, ...]) -> Int:
         """Number of tiles."""
-        *outer, rows, cols = self.shape
-        return prod(outer) * ceil_div(rows, tile[0]) * ceil_div(cols, tile[1])
+        outer, inner = self.shape[: -len(tile)], self.shape[-len(tile) :]
+        return prod(outer) * prod(map(ceil_div, inner, tile))
 
-    def begin(self, number: Int, tile: tuple[int, int]) -> list[Int]:
+    def begin(self, number: Int, tile: tuple[int, ...]) -> list[Int]:
         """First index of tile `number`, fastest dim first in the numbering."""
-        k, counts = self.k, [*self.shape[:-2], *map(ceil_div, self.shape[-2:], tile)]
-        out: list[Int] = []
-        for d in range(len(counts) - 1, -1, -1):
-            size = tile[d - len(counts) + 2] if d >= len(counts) - 2 else 1
-            digit = number % counts[d] if d else number
-            out.insert(0, k.let(f"begin{d}", digit * size))
-            number = number // counts[d]
-        return out
+        sizes = (*[1] * (len(self.shape) - len(tile)), *tile)
+        return begins(self.k, number, [*map(ceil_div, self.shape, sizes)], sizes)
 
-    def view(self, name: str, begin: Sequence[Int], tile: tuple[int, int]) -> ir.View:
-        """The tile's part of a tensor: (rows, cols) without the broadcast dims."""
+    def view(self, name: str, begin: Sequence[Int], tile: tuple[int, ...]) -> ir.View:
+        """The tile's part of a tensor: its tiled dims, without the broadcast ones."""
         operand, buffer = self.tensors[name]
         kept = [d for d in range(len(operand.strides)) if operand.varies(d)]
         if not kept:
             return buffer[(slice(0, 1), *[0] * (len(buffer.shape) - 1))]
         first = [begin[d] - (operand.bound(d) or (0, 0))[0] for d in kept]
-        sizes = [tile[d - len(self.shape)] if d >= len(self.shape) - 2 else 0 for d in kept]
+        inner = len(self.shape) - len(tile)
+        sizes = [tile[d - inner] if d >= inner else 0 for d in kept]
         if not any(sizes):
             sizes[-1] = 1  # one value for the whole tile is a run of one
         own = tuple(span(b, n) if n else b for b, n in zip(first, sizes, strict=True))
@@ -236,31 +231,32 @@ class Space:
         self,
         operand: Operand,
         begin: Sequence[Int],
-        tile: tuple[int, int],
+        tile: tuple[int, ...],
         layout: ir.Buffer,
         fill: float = 0.0,
         values: Mapping[int, ir.View] = MappingProxyType({}),
     ) -> ir.View:
-        """Read the tile's part into registers that lie like `layout`, (rows or 1, cols or 1).
+        """Read the tile's part into registers that lie like `layout`, 1 for what is broadcast.
 
         Outside the tensor its value is `fill`. `values` are the operands that say where it is read,
         by number.
         """
-        missing = [d for d in range(2) if not operand.varies(len(self.shape) - 2 + d)]
+        rank, outer = len(tile), len(self.shape) - len(tile)
+        missing = [d for d in range(rank) if not operand.varies(outer + d)]
         held = self.k.reg_reduced(operand.name, operand.dtype, layout.all, missing).all
         if operand.counts:
             (dim,) = [d for d, s in enumerate(operand.strides) if s]
-            self.k.index(held, max(dim - len(self.shape) + 2, 0), begin[dim])
+            self.k.index(held, max(dim - outer, 0), begin[dim])
             return held
-        index = tuple(0 if d in missing else slice(None) for d in range(2))
+        index = indexed(missing, rank)
         source = self.view(operand.name, begin, tile)
-        target = held[index] if len(missing) < 2 else held[0]
+        target = held[index]
         if not operand.looks:
             self.k.copy(target, source, fill)
             return held
         first = len(source.buffer.shape) - len(operand.looks)
         at = [
-            (dim, self._look(look, layout, index if len(missing) < 2 else (0,), values))
+            (dim, self._look(look, layout, index, values))
             for dim, look in enumerate(operand.looks, first)
         ]
         self.k.gather(target, source, at, fill)
@@ -274,12 +270,59 @@ class Space:
         values: Mapping[int, ir.View],
     ) -> ir.View:
         """Where a tile of a tensor is read along a dim, over the dims that the tensor varies in."""
-        missing = [d for d in range(2) if not look.reach[len(self.shape) - 2 + d]]
+        rank = len(layout.shape)
+        missing = [d for d in range(rank) if not look.reach[len(self.shape) - rank + d]]
         tile = self.k.reg_reduced("place", look.dtype, layout.all, missing)
-        numbers = sorted(used(look.cell))
-        cell = renumber(look.cell, {n: i for i, n in enumerate(numbers)})
-        self.k.map(cell, tile.all, *(values[n] for n in numbers))
+        mapped(self.k, look.cell, tile.all, values)
         return tile.all[index]
+
+    def store(
+        self,
+        out: Operand,
+        cell: Cell,
+        values: Mapping[int, ir.View],
+        begin: Sequence[Int],
+        tile: tuple[int, ...],
+        layout: ir.Buffer,
+    ) -> None:
+        """Write a cell of numbered values to the tile's part of a tensor, from registers so."""
+        missing = [d for d, s in enumerate(out.strides[-len(tile) :]) if not s]
+        result = self.k.reg_reduced(out.name, out.dtype, layout.all, missing)
+        mapped(self.k, cell, result.all, values)
+        part = result.all[indexed(missing, len(tile))]
+        self.k.copy(self.view(out.name, begin, tile), part)
+
+
+def begins(
+    k: ThreadBuilder, number: Int, counts: Sequence[Int], sizes: Sequence[int], whole: int = -1
+) -> list[Int]:
+    """First index of tile `number` along every dim, fastest dim first in the numbering.
+
+    Args:
+        k: where they are named.
+        number: of the tile.
+        counts: tiles along every dim.
+        sizes: of a tile.
+        whole: a dim that no tile cuts.
+    """
+    out: list[Int] = []
+    for d in reversed(range(len(counts))):
+        digit = number % counts[d] if d else number
+        out.insert(0, 0 if d == whole else k.let(f"begin{d}", digit * sizes[d]))
+        number = number // counts[d]
+    return out
+
+
+def mapped(k: ThreadBuilder, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
+    """Map a cell of numbered values to registers."""
+    numbers = sorted(used(cell))
+    k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *(values[n] for n in numbers))
+
+
+def indexed(missing: Collection[int], rank: int) -> tuple[int | slice, ...]:
+    """The index of registers without what they are broadcast along; of one value, a run of it."""
+    kept = range(rank) if len(missing) < rank else range(rank - 1)
+    return tuple(0 if d in missing else slice(None) for d in kept)
 
 
 def declare(
@@ -301,8 +344,16 @@ def declare(
 
 def vector(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> int:
     """Elements of so many bytes of the widest element type that runs along the last dim."""
-    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts]
-    return max(1, n_bytes // max(sizes, default=4))
+    return vectors(operands, n_bytes)[0]
+
+
+def vectors(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> tuple[int, int]:
+    """Elements of so many bytes of the widest and of the narrowest type along the last dim.
+
+    Threads that hold the latter read several vectors of what is wider.
+    """
+    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts] or [4]
+    return max(1, n_bytes // max(sizes)), max(1, n_bytes // min(sizes))
 
 
 def run_vector(operands: Sequence[Operand], dim: int, n_bytes: int = VECTOR_BYTES) -> int:

@@ -96,6 +96,7 @@ class Tiling:
         staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
         cluster: CTAs of a cluster.
         along: "m" (they take neighbouring tiles of rows and share b) or "n" (columns, a).
+        split: CTAs of a cluster that take a part of the steps of one tile each.
     """
 
     m: int = 128
@@ -108,6 +109,7 @@ class Tiling:
     staging: int = 0
     cluster: int = 1
     along: str = "m"
+    split: int = 1
 
     def __hash__(self) -> int:
         return hash((self.m, self.n, self.k, self.stages, self.consumers, self.band, self.staging))
@@ -133,5 +135,16 @@ class Tiling:
 DEFAULT = Tiling()
 # Of a candidate: fields of `Tiling`, and the tiles of a cluster along rows or along columns.
 PARAMETERS = frozenset(
-    {"m", "n", "k", "stages", "consumers", "band", "staging", "cluster_rows", "cluster_cols"}
+    {
+        "m",
+        "n",
+        "k",
+        "stages",
+        "consumers",
+        "band",
+        "staging",
+        "cluster_rows",
+        "cluster_cols",
+        "split",
+    }
 )

@@ -19,7 +19,7 @@ from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, Space
 
-LANES = (8, 4)  # of a warp along the operands' dim and along the results'
+WARP = 32
 SMALL = (1, 1)  # warps of the smallest CTA, along both
 ELEMENT_WARPS, ELEMENT_SIDE = 4, 32
 
@@ -31,6 +31,7 @@ def turn(
     warps: tuple[int, int],
     name: str = "turn",
     side: int | None = None,
+    lanes: int = 4,
 ) -> ir.Kernel:
     """The kernel that computes every output's cell over the operands at every index.
 
@@ -43,11 +44,10 @@ def turn(
         name: of the kernel.
         side: elements of a vector; by default as many as blocks may have. 1 turns single elements
             through shared memory, on 4 warps.
+        lanes: of a warp along the results' dim; the others lie along the operands'.
     """
     side = side or block_side(shape, [*operands, *(o for o, _ in outputs)])
-    if side == 1:
-        return _Elements(shape, operands, outputs, name).write()
-    return _Blocks(shape, operands, outputs, warps, side, name).write()
+    return _Turn(shape, operands, outputs, warps, side, name, lanes).write()
 
 
 def block_side(
@@ -58,11 +58,11 @@ def block_side(
     return gcd(max(1, n_bytes // min(sizes)), shape[-1], shape[-2])
 
 
-def tile_of(side: int, warps: tuple[int, int]) -> tuple[int, int]:
+def tile_of(side: int, warps: tuple[int, int], lanes: int) -> tuple[int, int]:
     """Elements of a tile along the operands' dim and along the results'."""
     if side == 1:
         return ELEMENT_SIDE, ELEMENT_SIDE
-    return warps[0] * LANES[0] * side, warps[1] * LANES[1] * side
+    return warps[0] * WARP // lanes * side, warps[1] * lanes * side
 
 
 class _Turn:
@@ -72,23 +72,34 @@ class _Turn:
         like: registers of a tile that is read along its first dim (0) or its last (1).
     """
 
-    k: ThreadBuilder
-    space: Space
-    tile: tuple[int, int]
-    operands: Sequence[Operand]
-    outputs: Sequence[tuple[Operand, Cell]]
-    like: dict[int, ir.Buffer]
+    def __init__(
+        self,
+        shape: Sequence[int],
+        operands: Sequence[Operand],
+        outputs: Sequence[tuple[Operand, Cell]],
+        warps: tuple[int, int],
+        side: int,
+        name: str,
+        lanes: int,
+    ) -> None:
+        self.operands, self.outputs, self.tile = operands, outputs, tile_of(side, warps, lanes)
+        n_warps = warps[0] * warps[1] if side > 1 else ELEMENT_WARPS
+        self.k = k = ThreadBuilder(name, n_warps)
+        self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
+        layouts = _of_blocks(warps, side, lanes) if side > 1 else _of_elements()
+        self.like = {
+            along: k.reg(f"like{along}", "f32", self.tile, layout)
+            for along, layout in enumerate(layouts)
+        }
+        self.through_memory = side == 1
 
     def write(self) -> ir.Kernel:
         k, space, tile = self.k, self.space, self.tile
         with k.tiles(space.tiles(tile), persistent=False) as number:
             begin = space.begin(number, tile)
-            values = [self._load(o, begin) for o in self.operands]
+            values = {n: self._load(o, begin) for n, o in enumerate(self.operands)}
             for out, cell in self.outputs:
-                result = k.reg_like(out.name, out.dtype, self.like[1].all)
-                k.map(cell, result.all, *values)
-                kept = tuple(slice(None) if s else 0 for s in out.strides[-2:])
-                k.copy(space.view(out.name, begin, tile), result.all[kept])
+                space.store(out, cell, values, begin, tile, self.like[1])
         return k.finish()
 
     def _load(self, operand: Operand, begin: list[Int]) -> ir.View:
@@ -104,63 +115,8 @@ class _Turn:
 
     def _through(self, operand: Operand, read: ir.View) -> ir.View:
         """Where the results' registers take it from: the other registers, or memory between."""
-        raise NotImplementedError
-
-
-class _Blocks(_Turn):
-    """Blocks turned in registers."""
-
-    def __init__(
-        self,
-        shape: Sequence[int],
-        operands: Sequence[Operand],
-        outputs: Sequence[tuple[Operand, Cell]],
-        warps: tuple[int, int],
-        side: int,
-        name: str,
-    ) -> None:
-        (slow, fast), (lanes_a, lanes_b) = warps, LANES
-        self.operands, self.outputs = operands, outputs
-        self.k = k = ThreadBuilder(name, slow * fast)
-        self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
-        self.tile = tile_of(side, warps)
-        threads = (slow, 32 * fast, "tx"), (fast, 32, "tx")
-        lanes = (lanes_a, 1, "tx"), (lanes_b, lanes_a, "tx")
-        self.like = {}
-        for along, steps in ((0, (1, side)), (1, (side, 1))):
-            shard = [
-                threads[0], lanes[0], (side, steps[0], "reg"),
-                threads[1], lanes[1], (side, steps[1], "reg"),
-            ]  # fmt: skip
-            layout = Layout([i for i in shard if i[0] != 1])
-            self.like[along] = k.reg(f"like{along}", "f32", self.tile, layout)
-
-    def _through(self, operand: Operand, read: ir.View) -> ir.View:
-        return read
-
-
-class _Elements(_Turn):
-    """Single elements through a padded tile."""
-
-    def __init__(
-        self,
-        shape: Sequence[int],
-        operands: Sequence[Operand],
-        outputs: Sequence[tuple[Operand, Cell]],
-        name: str,
-    ) -> None:
-        self.operands, self.outputs = operands, outputs
-        self.k = k = ThreadBuilder(name, ELEMENT_WARPS)
-        self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
-        down = ELEMENT_SIDE // ELEMENT_WARPS
-        self.tile = tile_of(1, (1, 1))
-        slow, lanes = [(down, 1, "reg"), (ELEMENT_WARPS, 1, "warp")], [(32, 1, "lane")]
-        self.like = {
-            0: k.reg("like0", "f32", self.tile, Layout([*lanes, *slow])),
-            1: k.reg("like1", "f32", self.tile, Layout([*slow, *lanes])),
-        }
-
-    def _through(self, operand: Operand, read: ir.View) -> ir.View:
+        if not self.through_memory:
+            return read
         k, side = self.k, ELEMENT_SIDE
         # Odd pitch in 4-byte words: neither rows nor columns of a warp meet in one bank.
         pitch = side + max(1, 4 // DTYPES[operand.dtype].itemsize)
@@ -170,3 +126,19 @@ class _Elements(_Turn):
         k.copy(padded.all, read)
         k.sync()
         return padded.all
+
+
+def _of_blocks(warps: tuple[int, int], side: int, lanes: int) -> list[Layout]:
+    """Blocks that are turned in registers, read along their first dim and along their last."""
+    (slow, fast), (lanes_a, lanes_b) = warps, (WARP // lanes, lanes)
+    rows = (slow, 32 * fast, "tx"), (lanes_a, 1, "tx")
+    cols = (fast, 32, "tx"), (lanes_b, lanes_a, "tx")
+    shards = ([*rows, (side, a, "reg"), *cols, (side, b, "reg")] for a, b in ((1, side), (side, 1)))
+    return [Layout([i for i in shard if i[0] != 1]) for shard in shards]
+
+
+def _of_elements() -> list[Layout]:
+    """Single elements that go through a padded tile."""
+    down = ELEMENT_SIDE // ELEMENT_WARPS
+    slow, lanes = [(down, 1, "reg"), (ELEMENT_WARPS, 1, "warp")], [(32, 1, "lane")]
+    return [Layout([*lanes, *slow]), Layout([*slow, *lanes])]

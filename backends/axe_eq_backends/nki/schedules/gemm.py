@@ -9,208 +9,40 @@ added up in SBUF, so that neither operand is read again for every block of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
 
-from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Operand, arg
+from axe_eq.kernel.cells import Apply, Cell, arg
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import Block, Iter, Placement, number
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.nki.build import FREE, PARTITION, EngineBuilder, rows_of
-from axe_eq_backends.nki.schedules.region import Names, Region, pieces
-from axe_eq_backends.nki.space import Count, Space, Sum, Tensor
+from axe_eq_backends.nki.build import FREE, PARTITION, rows_of
+from axe_eq_backends.nki.schedules.contraction import Contraction, Factor
+from axe_eq_backends.nki.schedules.region import Names, Region, lies_across, pieces
+from axe_eq_backends.nki.space import Tensor
 from axe_eq_backends.nki.tile import Tile
 
-NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")
 TURNED = ("f16", "bf16", "f32")  # what the tensor engine transposes
 
 
-@dataclass(frozen=True)
-class Factor:
-    """One side of a product.
-
-    Attributes:
-        cell: over the leaves.
-        dtype: that it is multiplied in.
-        tensor: what it is, where it is a tensor of that type as it lies.
-    """
-
-    cell: Cell
-    dtype: str
-    tensor: Tensor | None
-
-
-@dataclass(frozen=True)
-class Contraction:
-    """A space of products, by the kinds of its dims.
-
-    Attributes:
-        space: of which dims of one index were appended where a side has none.
-        outer: dims of every block's own, slow to fast.
-        m, n, k: the dims of rows, of columns, and on partitions.
-        depth: the other reduced dims.
-        products: (leaf, factor of the rows, factor of the columns).
-    """
-
-    space: Space
-    outer: tuple[int, ...]
-    m: int
-    n: int
-    k: int
-    depth: tuple[int, ...]
-    products: tuple[tuple[int, Factor, Factor], ...]
-
-    def extent(self, dim: int) -> int:
-        """Indices of a dim."""
-        return self.space.shape[dim]
-
-
-def contraction(space: Space) -> Contraction:
-    """The contraction that a space is.
-
-    Raises:
-        DispatchError: it has other reductions, or products that no side of a block can be.
-    """
-
-    def refuse(wrong: str, expected: str) -> DispatchError:
-        return DispatchError("product", wrong, expected)
-
-    needed = space.needed([c for _, c in space.results])
-    sums = [
-        (n, p)
-        for n, p in enumerate(space.parts)
-        if n in needed and not isinstance(p, Tensor | Count)
-    ]
-    if not sums or any(not isinstance(p, Sum) or not p.product for _, p in sums):
-        raise refuse("has reductions that are no sums of products", "sums of products")
-    products: list[tuple[int, Cell, Cell]] = []
-    depths: set[frozenset[int]] = set()
-    rows, cols = set[int](), set[int]()
-    for n, p in sums:
-        assert isinstance(p, Sum)
-        if not isinstance(p.cell, Apply) or len(p.cell.args) != 2:
-            raise refuse(f"sums {p.cell}", "a product of two factors")
-        if any(not isinstance(space.parts[i], Tensor | Count) for i in space.needed([p.cell])):
-            raise refuse("multiplies what another reduction gives", "factors of tensors")
-        depths.add(frozenset(p.dims))
-        a, b = p.cell.args
-        left, right = (space.varies(x) - set(p.dims) for x in (a, b))
-        if (
-            rows & (right - left)
-            or cols & (left - right)
-            or (not rows | cols and _faster(space, left - right, right - left))
-        ):
-            a, b, left, right = b, a, right, left
-        rows, cols = rows | (left - right), cols | (right - left)
-        products.append((n, a, b))
-    if len(depths) > 1 or rows & cols:
-        raise refuse("sums over several spaces", "one")
-    if any(space.varies(a) & cols or space.varies(b) & rows for _, a, b in products):
-        raise refuse("has factors of rows and columns", "rows or columns")
-    over = set(next(iter(depths)))
-    for t in space.tensors:
-        for d in space.dims:
-            if t.bound(d) and d not in over:
-                raise refuse(f"reads a window of {t.buffer}", "whole tensors")
-    space, m = longest(space, rows)
-    space, n = longest(space, cols)
-    k = max(over, key=lambda d: (space.shape[d], -d))
-    depth = tuple(sorted(over - {k}))
-    kept = [d for d in space.dims if d not in (m, n, k, *depth)]
-    factors = tuple(
-        (i, factor_of(space, a, dtypes), factor_of(space, b, dtypes))
-        for i, a, b in products
-        for dtypes in [sums_dtypes(space, i)]
-    )
-    return Contraction(space, tuple(d for d in kept if space.shape[d] > 1), m, n, k, depth, factors)
-
-
-def sums_dtypes(space: Space, n: int) -> tuple[str, ...]:
-    """Element types of the factors of a product."""
-    p = space.parts[n]
-    assert isinstance(p, Sum)
-    return p.dtypes
-
-
-def _faster(space: Space, left: frozenset[int], right: frozenset[int]) -> bool:
-    """Whether the results run faster along a dim of the left factor."""
-    out, _ = space.results[0]
-
-    def fastest(dims: frozenset[int]) -> float:
-        steps = [abs(out.strides[d]) for d in dims if out.strides[d]]
-        return min(steps, default=float("inf"))
-
-    return fastest(left) < fastest(right)
-
-
-def longest(space: Space, dims: Collection[int]) -> tuple[Space, int]:
-    """The longest of some dims; one of one index, appended, where there is none."""
-    if dims:
-        return space, max(dims, key=lambda d: (space.shape[d], d))
-    wide = (*space.shape, 1)
-
-    def longer(t: Tensor) -> Tensor:
-        window = (*t.window, None) if t.window else ()
-        return replace(t, strides=(*t.strides, 0), window=window)
-
-    parts = tuple(longer(p) if isinstance(p, Tensor) else p for p in space.parts)
-    results = tuple((longer(t), c) for t, c in space.results)
-    return Space(wide, parts, results), len(space.shape)
-
-
-def factor_of(space: Space, cell: Cell, dtypes: Sequence[str]) -> Factor:
-    """A side, in the type that both are multiplied in."""
-    if any(d not in (*NARROW, "f32") for d in dtypes):
-        raise DispatchError(
-            "product", f"multiplies {' '.join(dtypes)}", "floats of at most 32 bits"
-        )
-    narrow = [d for d in dtypes if d in NARROW]
-    dtype = "f32"
-    if len(narrow) == len(dtypes):
-        own = _dtype(space, cell)
-        dtype = own if own in NARROW else "bf16" if "bf16" in dtypes else "f16"
-        if own == "f32" and set(dtypes) & {"f8e4m3", "f8e5m2"}:
-            dtype = "f16"
-    tensor = space.parts[cell.index] if isinstance(cell, Operand) else None
-    plain = (
-        isinstance(tensor, Tensor)
-        and tensor.dtype == dtype
-        and not tensor.window
-        and not tensor.looks
-    )
-    return Factor(cell, dtype, tensor if plain else None)  # type: ignore[arg-type]
-
-
-def _dtype(space: Space, cell: Cell) -> str:
-    """The element type that a factor is in, where it is a tensor or a cast; else f32."""
-    if isinstance(cell, Operand):
-        part = space.parts[cell.index]
-        return part.dtype if isinstance(part, Tensor) else "f32"
-    if isinstance(cell, Apply) and cell.cell.startswith("cast "):
-        return cell.cell.removeprefix("cast ")
-    return "f32"
-
-
-def gemm(
-    c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
-) -> tuple[ir.Kernel, dict[str, str]]:
-    """The kernel of a contraction, and the buffers behind its tensors.
+def gemm(c: Contraction, names: Names, target: Target, parameters: Mapping[str, int]) -> None:
+    """Write a contraction.
 
     Args:
         c: what to compute.
-        name: of the kernel.
+        names: of the kernel that it is written in.
         target: the machine.
-        parameters: "rows" and "cols" of a block, and "deep", its depth; 0 for all of it.
+        parameters: "rows" and "cols" of a block, and "deep", its depth; 0 for all of it; "held",
+            whether sums over parts of the depth stay in PSUM.
 
     Raises:
         DispatchError: something that no instruction computes.
     """
-    return Gemm(c, name, target, parameters).write()
+    Gemm(c, names, target, parameters).write()
 
 
 @dataclass(frozen=True)
@@ -227,22 +59,20 @@ class Gemm:
     """Writes one contraction."""
 
     def __init__(
-        self, c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+        self, c: Contraction, names: Names, target: Target, parameters: Mapping[str, int]
     ) -> None:
         self.c, self.target = c, target
-        self.k = EngineBuilder(name, target)
-        self.names = Names(self.k)
+        self.k, self.names = names.k, names
         psum = target.memory("psum")
         self.part = psum.extents[0]
         self.bank = psum.bank_bytes // DTYPES["f32"].itemsize
         self.rows = min(parameters["rows"], -(-c.extent(c.m) // self.part) * self.part)
         self.cols = parameters["cols"]
-        self.deep = parameters["deep"]
+        self.deep, self.held_sums = parameters["deep"], bool(parameters.get("held"))
         self.begin: dict[int, Int] = {}
 
-    def write(self) -> tuple[ir.Kernel, dict[str, str]]:
+    def write(self) -> None:
         self._outer(list(self.c.outer))
-        return self.k.finish(), self.names.buffers
 
     def _outer(self, dims: Sequence[int]) -> None:
         if dims:
@@ -311,18 +141,44 @@ class Gemm:
 
         `beside` more indices of `dim` have places in the tiles, which nothing fills here.
         """
+        near = None if beside else self._near(f, dim, first, size, start, length)
+        if near is not None:
+            return near
         found = self.held(name, f, dim, size + beside, length)
         self.fill(found, f, dim, first, size, start)
         return found
 
+    def _near(
+        self, f: Factor, dim: int, first: Int, size: int, start: Int, length: int
+    ) -> list[Held] | None:
+        """A side's part where it stays in SBUF and its depth lies on partitions there."""
+        c, found = self.c, list[Held]()
+        if f.tensor is None or f.tensor.buffer not in self.names.kept:
+            return None
+        for at, chunks, part in self._chunks(length):
+            shape, place = self.side(dim, size, part, chunks)
+            view = self._source(f.tensor, dim, first, start + at, shape)
+            across = (i for i in view.place.blocks[c.k] if i.axis == PARTITION)
+            rows = [i for i in place.blocks[c.k] if i.axis == PARTITION]
+            free = all(i.axis != PARTITION for d, b in enumerate(view.place.blocks)
+                       for i in b if d != c.k)  # fmt: skip
+            if [*across] != rows or not free:
+                return None
+            found.append(Held(view.buffer, at, part, chunks))
+        return found
+
+    def _chunks(self, length: int) -> list[tuple[int, int, int]]:
+        """(begin, chunks, indices of one) of a part of the depth: whole chunks, then the rest."""
+        whole, rest = divmod(length or self.c.extent(self.c.k), self.part)
+        parts = (0, whole, self.part), (whole * self.part, 1, rest)
+        return [(at, chunks, part) for at, chunks, part in parts if chunks and part]
+
     def held(self, name: str, f: Factor, dim: int, size: int, length: int = 0) -> list[Held]:
         """Fresh tiles for a side's part."""
         found = []
-        whole, rest = divmod(length or self.c.extent(self.c.k), self.part)
-        for at, chunks, part in ((0, whole, self.part), (whole * self.part, 1, rest)):
-            if chunks and part:
-                shape, place = self.side(dim, size, part, chunks)
-                found.append(Held(self.k.sbuf(name, f.dtype, shape, place), at, part, chunks))
+        for at, chunks, part in self._chunks(length):
+            shape, place = self.side(dim, size, part, chunks)
+            found.append(Held(self.k.sbuf(name, f.dtype, shape, place), at, part, chunks))
         return found
 
     def fill(self, held: Sequence[Held], f: Factor, dim: int, first: Int, size: int,
@@ -332,48 +188,51 @@ class Gemm:
             self._fill(h, f, dim, first, size, start + h.begin)
 
     def _fill(self, h: Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
-        c, t = self.c, f.tensor
+        t = f.tensor
         if t is None:
             self._computed(h, f, dim, first, size, start)
-        elif t.strides[c.k] == 1 and t.strides[dim] != 1 and f.dtype in TURNED and size > 1:
+        elif f.dtype in TURNED and size > 1 and self._lies_turned(h, t, dim, first, start):
             self._turned(h, f, t, dim, first, size, start)
         else:
             to = h.buffer[self.index(h.buffer, {dim: span(0, size)})]
-            self.k.copy(to, self._source(self._tensor(t, dim), dim, first, start, to.shape))
+            self.k.copy(to, self._source(t, dim, first, start, to.shape))
 
-    def _tensor(self, t: Tensor, dim: int) -> ir.Buffer:
-        """The whole of a side's tensor as an argument."""
-        c = self.c
-        dims = (dim, c.k, *c.depth)
-        shape = [e if t.strides[d] or d in dims else 1 for d, e in enumerate(c.space.shape)]
-        return self.names.tensor(t, shape, t.strides, t.offset, False)
+    def _lies_turned(self, h: Held, t: Tensor, dim: int, first: Int, start: Int) -> bool:
+        """Whether rows, and not the depth, are what lies on partitions, or contiguous in HBM."""
+        if t.buffer not in self.names.kept:
+            return t.strides[self.c.k] == 1 and t.strides[dim] != 1
+        shape = [number(e) for e in h.buffer.shape]
+        shape[dim] = min(shape[dim], self.part)
+        return lies_across(self._source(t, dim, first, start, shape), dim)
 
-    def _source(
-        self, tensor: ir.Buffer, dim: int, first: Int, start: Int, shape: Sequence[int]
-    ) -> ir.View:
+    def _source(self, t: Tensor, dim: int, first: Int, start: Int, shape: Sequence[int]) -> ir.View:
         """The part of a side's tensor that a tile of these extents holds."""
         c = self.c
+        dims = (dim, c.k, *c.depth)
+        whole = [e if t.strides[d] or d in dims else 1 for d, e in enumerate(c.space.shape)]
         begin = {dim: first, c.k: start}
         index = []
         for d, e in enumerate(shape):
             at: Int = begin.get(d, 0)
-            if d in self.begin and tensor.shape[d] != 1:
+            if d in self.begin and whole[d] != 1:
                 at = self.begin[d]
             index.append(span(at, e))
-        return tensor[tuple(index)]
+        return self.names.source(t, whole, t.offset, index)
 
     def _turned(
         self, h: Held, f: Factor, t: Tensor, dim: int, first: Int, size: int, start: Int
     ) -> None:
         """Rows as they lie, on partitions; every chunk turned through PSUM."""
         c, k = self.c, self.k
-        tensor = self._tensor(t, dim)
 
         def turn(at: Int, rows: int) -> None:
             shape = [number(e) for e in h.buffer.shape]
             shape[dim] = rows
-            lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
-            k.copy(lying.all, self._source(tensor, dim, first + at, start, shape))
+            source = self._source(t, dim, first + at, start, shape)
+            lying = source.buffer
+            if not lies_across(source, dim):
+                lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
+                k.copy(lying.all, source)
 
             def chunk(ko: Int, more: Mapping[int, Int]) -> None:
                 once = [1 if d in c.depth else e for d, e in enumerate(shape)]
@@ -474,20 +333,28 @@ class Gemm:
 
     def sums(self, lefts: Sequence[list[Held]], rights: Sequence[list[Held]],
               of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> list[ir.Buffer]:  # fmt: skip
-        c, (at, rows), (there, cols) = self.c, of_rows, of_cols
-        shape = self._shape(m=rows, n=cols)
+        c, shape = self.c, self._shape(m=of_rows[1], n=of_cols[1])
         found = []
         for left, right in zip(lefts, rights, strict=True):
             acc = self.k.psum("acc", "f32", shape, rows_of(shape, c.m))
-            out = self.matrix(acc, (c.m, c.n), {})
-            self._accumulate(
-                [d for d in c.depth if c.extent(d) > 1], {}, 0,
-                lambda more, started, left=left, right=right, out=out: self._gemms(  # type: ignore[misc]
-                    left, right, out, {**more, c.m: span(at, rows)},
-                    {**more, c.n: span(there, cols)}, started),
-            )  # fmt: skip
+            self._summed(left, right, acc.all, of_rows, of_cols, 0)
             found.append(acc)
         return found
+
+    def _summed(
+        self, left: Sequence[Held], right: Sequence[Held], acc: ir.View,
+        of_rows: tuple[Int, int], of_cols: tuple[Int, int], start: Int,
+    ) -> None:  # fmt: skip
+        """Products over a part of the depth that begins so far in, into sums."""
+        c = self.c
+        out = ir.View(acc.buffer, acc.begin, acc.extent, (c.m, c.n))
+        before: Int = min(start, 1) if isinstance(start, int) else start
+        self._accumulate(
+            [d for d in c.depth if c.extent(d) > 1], {}, before,
+            lambda more, started: self._gemms(
+                left, right, out, {**more, c.m: span(*of_rows)}, {**more, c.n: span(*of_cols)},
+                started),
+        )  # fmt: skip
 
     def _accumulate(self, dims: Sequence[int], more: Mapping[int, Int], started: Int,
                     body: Callable[[Mapping[int, Int], Int], None]) -> None:  # fmt: skip
@@ -521,19 +388,9 @@ class Gemm:
             region.store(t, cell)
 
     def _blocked(self, of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> None:
-        """A block whose sums over parts of the depth are added up in SBUF."""
+        """A block whose sums over parts of the depth stay in PSUM, or are added up in SBUF."""
         c, k, (row, rows), (col, cols) = self.c, self.k, of_rows, of_cols
-        parts = -(-rows // self.part)
-        tall = self.part if parts > 1 else rows
-        shape = self._shape(m=parts * tall, n=cols)
-        blocks: list[Block] = [() for _ in shape]
-        if cols > 1:
-            blocks[c.n] = (Iter(cols, 1, FREE),)
-        high = [Iter(parts, cols, FREE)] if parts > 1 else []
-        blocks[c.m] = (*high, Iter(tall, 1, PARTITION)) if tall > 1 else tuple(high)
-        totals = [k.sbuf("total", "f32", shape, Placement(tuple(blocks))) for _ in c.products]
-        for total in totals:
-            k.fill(total.all, 0.0)
+        totals = self._totals(rows, cols)
 
         def part_of(total: ir.Buffer, at: Int, some: int, there: Int, n: int) -> ir.View:
             return total[self.index(total, {c.m: span(at, some), c.n: span(there, n)})]
@@ -543,31 +400,69 @@ class Gemm:
             rights = self._sides("b", 2, c.n, col, cols, start, length)
 
             def bank(at: Int, some: int, there: Int, n: int) -> None:
-                sums = self.sums(lefts, rights, (at, some), (there, n))
-                for total, acc in zip(totals, sums, strict=True):
-                    view = part_of(total, at, some, there, n)
-                    k.map(Apply("add", (arg(0), arg(1))), view, view, acc.all)
+                parts = [part_of(total, at, some, there, n) for total in totals]
+                if self.held_sums:
+                    for left, right, part in zip(lefts, rights, parts, strict=True):
+                        self._summed(left, right, part, (at, some), (there, n), start)
+                    return
+                for part, acc in zip(
+                    parts, self.sums(lefts, rights, (at, some), (there, n)), strict=True
+                ):
+                    k.map(Apply("add", (arg(0), arg(1))), part, part, acc.all)
 
             pieces(k, rows, self.part, "mi", lambda at, some: pieces(
                 k, cols, self.bank, "ni", lambda there, n: bank(at, some, there, n)))  # fmt: skip
 
         pieces(k, c.extent(c.k), self.deep, "kb", deeper)
 
-        def finish(at: Int, some: int) -> None:
+        def finish(at: Int, some: int, there: Int, n: int) -> None:
             given = {
-                n: Tile(part_of(total, at, some, 0, cols), "f32")
-                for (n, _, _), total in zip(c.products, totals, strict=True)
+                i: Tile(part_of(total, at, some, there, n), "f32")
+                for (i, _, _), total in zip(c.products, totals, strict=True)
             }
-            self._finish(given, (row + at, some), (col, cols))
+            self._finish(given, (row + at, some), (col + there, n))
 
-        pieces(k, rows, self.part, "mi", finish)
+        wide = self.bank if self.held_sums else cols
+        pieces(k, rows, self.part, "mi", lambda at, some: pieces(
+            k, cols, wide, "ni", lambda there, n: finish(at, some, there, n)))  # fmt: skip
+
+    def _totals(self, rows: int, cols: int) -> list[ir.Buffer]:
+        """A block of sums for every product: of zeros in SBUF, or in banks of PSUM."""
+        c, parts = self.c, -(-rows // self.part)
+        tall = self.part if parts > 1 else rows
+        wide = -(-cols // self.bank) * self.bank if self.held_sums else cols
+        shape = self._shape(m=parts * tall, n=wide)
+        blocks: list[Block] = [() for _ in shape]
+        if cols > 1:
+            blocks[c.n] = (Iter(wide, 1, FREE),)
+        high = [Iter(parts, wide, FREE)] if parts > 1 else []
+        blocks[c.m] = (*high, Iter(tall, 1, PARTITION)) if tall > 1 else tuple(high)
+        memory = "psum" if self.held_sums else "sbuf"
+        totals = [
+            self.k.tile(memory, "total", "f32", shape, Placement(tuple(blocks))) for _ in c.products
+        ]
+        for total in () if self.held_sums else totals:
+            self.k.fill(total.all, 0.0)
+        return totals
+
+
+def banks(rows: int, cols: int, c: Contraction, target: Target) -> int:
+    """Banks of PSUM that the sums of a block of every product take."""
+    psum = target.memory("psum")
+    wide = psum.bank_bytes // DTYPES["f32"].itemsize
+    return len(c.products) * -(-rows // psum.extents[0]) * -(-cols // wide)
 
 
 def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
-    """Blocks to choose among: those that read the operands least, as figures say it, first."""
+    """Blocks to choose among: those that read the operands least, as figures say it, first.
+
+    Sums of a block whose depth is read in parts stay in PSUM where they fit into its banks. Where
+    they take more than half of them, the next block's wait for them: sums in SBUF are offered too.
+    """
     m, n, k = (c.extent(d) for d in (c.m, c.n, c.k))
     most, size = target.memory("sbuf").place_bytes, 2
     part = target.memory("psum").extents[0]
+    most_banks = target.memory("psum").place_bytes // target.memory("psum").bank_bytes
     deeper = prod(c.extent(d) for d in c.depth)
     found: list[tuple[float, dict[str, int]]] = []
     for rows in target.sizes("block_rows"):
@@ -581,9 +476,14 @@ def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
                 if held > most:
                     continue
                 again = m * k * (-(-n // cols) if deep else 1) + n * k * -(-m // rows)
-                found.append((again, {"rows": rows, "cols": cols, "deep": deep}))
+                taken = banks(min(rows, m), min(cols, n), c, target)
+                ways = (0,) if not deep or taken > most_banks else (1, 0)
+                found += [
+                    (again, {"rows": rows, "cols": cols, "deep": deep, "held": way})
+                    for way in (ways if 2 * taken > most_banks else ways[:1])
+                ]
     found.sort(key=lambda x: x[0])
     return [p for _, p in found]
 
 
-__all__ = ["Contraction", "contraction", "gemm", "sizes"]
+__all__ = ["gemm", "sizes"]

@@ -17,7 +17,8 @@ from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import Iter, Placement
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.nki.build import EngineBuilder, rows_of
+from axe_eq_backends.nki.build import PARTITION, EngineBuilder, rows_of
+from axe_eq_backends.nki.near import Kept
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.tile import EXACT, HELD, Tile, held_instead, loaded
 from axe_eq_backends.nki.tiles import Cells
@@ -44,10 +45,12 @@ class Names:
 
     Attributes:
         k: the kernel.
+        kept: buffers that stay in SBUF.
         buffers: of the schedule graph, by tensor.
     """
 
     k: EngineBuilder
+    kept: Mapping[str, Kept] = field(default_factory=dict)
     buffers: dict[str, str] = field(default_factory=dict)
     _known: dict[object, ir.Buffer] = field(default_factory=dict)
 
@@ -70,6 +73,32 @@ class Names:
             self.buffers[made.name] = t.buffer
             self._known[key] = made
         return self._known[key]
+
+    def source(
+        self, t: Tensor, shape: Sequence[int], offset: int, index: Sequence[span]
+    ) -> ir.View:
+        """A part of what is read: of an argument, or of what stays in SBUF."""
+        kept = self.kept.get(t.buffer)
+        if kept is None:
+            return self.tensor(t, shape, t.strides, offset, False)[tuple(index)]
+        return _part(kept, t, offset, index).all
+
+
+def _part(kept: Kept, t: Tensor, offset: int, index: Sequence[span]) -> ir.Buffer:
+    """A part of a value in SBUF, by the indices of its tensor."""
+    first: Int = offset
+    for i, s in zip(index, t.strides, strict=True):
+        first = first + i.begin * s
+    return kept.part(t.strides, [i.extent for i in index], first)
+
+
+def lies_across(view: ir.View, across: int | None) -> bool:
+    """Whether a part in SBUF has one dim on partitions, and the others along the free axis."""
+    return view.buffer.memory == "sbuf" and all(
+        PARTITION not in {i.axis for i in block} if d != across else
+        block in ((), (Iter(view.shape[d], 1, PARTITION),))
+        for d, block in enumerate(view.place.blocks)
+    )  # fmt: skip
 
 
 class Region:
@@ -160,7 +189,6 @@ class Region:
             return self._gathered(t)
         along = {d for d, s in enumerate(t.strides) if s}
         shape = self.shape(along)
-        held = self.k.sbuf(t.buffer, t.dtype, shape, rows_of(shape, self.across))
         inside, offset, begins, extents = [], t.offset, [], []
         for d, s in enumerate(t.strides):
             bound = t.bound(d)
@@ -180,20 +208,25 @@ class Region:
             offset += bound[0] * s
             begins.append(low - bound[0])
             extents.append(bound[1] - bound[0])
-        if any(i.extent == 0 for i in inside):
+        empty = any(i.extent == 0 for i in inside)
+        index = [span(b, i.extent) for b, i in zip(begins, inside, strict=True)]
+        source = None if empty else self.names.source(t, extents, offset, index)
+        whole = [i.extent for i in inside] == shape
+        if source is not None and whole and lies_across(source, self.across):
+            return loaded(source, t.dtype)
+        held = self.k.sbuf(t.buffer, t.dtype, shape, rows_of(shape, self.across))
+        if not whole:
             self.k.fill(held.all, 0)
-            return loaded(held.all, t.dtype)
-        if [i.extent for i in inside] != shape:
-            self.k.fill(held.all, 0)
-        tensor = self.names.tensor(t, extents, t.strides, offset, False)
-        source = tensor[tuple(span(b, i.extent) for b, i in zip(begins, inside, strict=True))]
-        self.k.copy(held[tuple(inside)], source)
+        if source is not None:
+            self.k.copy(held[tuple(inside)], source)
         return loaded(held.all, t.dtype)
 
     def _gathered(self, t: Tensor) -> Tile:
         """A tensor read where integers say: a row per partition, for all their other indices."""
         if t.window and any(t.window):
             raise self.refuse(f"reads a window of {t.buffer} where integers say", "whole dims")
+        if t.buffer in self.names.kept:
+            raise self.refuse(f"reads {t.buffer} where integers say", "what lies in HBM")
         near = {d for d, s in enumerate(t.strides) if s}
         by = frozenset[int]().union(*(self.space.varies(x.cell) for x in t.looks))
         shape = self.shape(near | by)
@@ -390,31 +423,48 @@ class Region:
     # -- results --
 
     def store(self, t: Tensor, cell: Cell) -> None:
-        """Store a result of this region."""
+        """Store a result of this region, in SBUF where it stays there."""
         along = {d for d, s in enumerate(t.strides) if s}
         shape = self.shape(along)
+        index = [span(self.begin[d] if d in along else 0, e) for d, e in enumerate(shape)]
+        kept, near = self.names.kept.get(t.buffer), None
+        if kept is not None:
+            part = _part(kept, t, t.offset, index).all
+            near = part if lies_across(part, self.across) else None
+        held = self._held(t, cell, shape, near)
+        if kept is not None and held is not near:
+            self.k.copy(part, held)
+        if kept is None or kept.is_stored:
+            extents = [self.space.shape[d] if d in along else e for d, e in enumerate(shape)]
+            self.k.copy(
+                self.names.tensor(t, extents, t.strides, t.offset, True)[tuple(index)], held
+            )
+
+    def _held(self, t: Tensor, cell: Cell, shape: Sequence[int], near: ir.View | None) -> ir.View:
+        """A result as it is stored: in a place that is given, where it is computed anew."""
         if isinstance(cell, Constant):
-            held = self.cells.new(t.dtype, shape, t.buffer)
+            held = near or self.cells.new(t.dtype, shape, t.buffer)
             value = cell.computed_in(DTYPES[t.dtype].accumulate).item()
             self.k.fill(held, value)
-        else:
-            if len(self.space.results) == 1 and DTYPES[t.dtype].kind == "f":
-                self.cells.rounded[cell] = t.dtype
-            found = self.tile(cell)
-            held = found.view
-            if list(found.shape) != shape or found.dtype != t.dtype or held.buffer.memory != "sbuf":
-                held = self._rounded(found, t, shape)
-        extents = [self.space.shape[d] if d in along else e for d, e in enumerate(shape)]
-        tensor = self.names.tensor(t, extents, t.strides, t.offset, True)
-        index = tuple(span(self.begin[d] if d in along else 0, e) for d, e in enumerate(shape))
-        self.k.copy(tensor[index], held)
+            return held
+        if len(self.space.results) == 1 and DTYPES[t.dtype].kind == "f":
+            self.cells.rounded[cell] = t.dtype
+            if near is not None and cell not in self.cells.known:
+                self.cells.into[cell] = near
+        found = self.tile(cell)
+        held = found.view
+        if list(found.shape) != shape or found.dtype != t.dtype or held.buffer.memory != "sbuf":
+            held = self._rounded(found, t, shape, near)
+        return held
 
-    def _rounded(self, found: Tile, t: Tensor, shape: Sequence[int]) -> ir.View:
+    def _rounded(
+        self, found: Tile, t: Tensor, shape: Sequence[int], near: ir.View | None
+    ) -> ir.View:
         """A value in the element type and with the extents of what is stored."""
         kind = DTYPES[t.dtype].kind
         if kind == "b" and found.dtype != "bool":
             found = self.cells.truth(found)
-        out = self.cells.new(t.dtype, shape, t.buffer)
+        out = near or self.cells.new(t.dtype, shape, t.buffer)
         through = (
             arg(0) if kind == "f" or found.dtype == t.dtype else Apply(f"cast {t.dtype}", (arg(0),))
         )

@@ -26,15 +26,9 @@ from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.nki.build import rows_of
 from axe_eq_backends.nki.monoids import ONLINE
-from axe_eq_backends.nki.schedules.gemm import (
-    TURNED,
-    Contraction,
-    Gemm,
-    Held,
-    factor_of,
-    longest,
-)
-from axe_eq_backends.nki.schedules.region import Region, pieces
+from axe_eq_backends.nki.schedules.contraction import Contraction, factor_of, longest
+from axe_eq_backends.nki.schedules.gemm import TURNED, Gemm, Held
+from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Part, Space, Sum, Tensor
 from axe_eq_backends.nki.tile import Tile
 from axe_eq_backends.nki.tiles import Cells
@@ -134,6 +128,8 @@ def apart(space: Space, n: int) -> Space:
     outside = set[int]().union(*(used(c) for c in (*rest, *(c for _, c in space.results))))
     if inside & outside:
         raise DispatchError("stream", "reads a tensor inside and outside of a sum", "one of them")
+    if len(shared) > 1:
+        raise DispatchError("stream", "reduces dims that results have in blocks", "one dim")
     (dim,) = shared
 
     def moved(t: Tensor, own: bool) -> Tensor:
@@ -164,14 +160,12 @@ def _dtype(space: Space, value: Cell) -> str:
     return part.dtype if isinstance(part, Tensor) else "f32"
 
 
-def stream(
-    x: Mixture, name: str, target: Target, parameters: Mapping[str, int]
-) -> tuple[ir.Kernel, dict[str, str]]:
-    """The kernel of a mixture, and the buffers behind its tensors.
+def stream(x: Mixture, names: Names, target: Target, parameters: Mapping[str, int]) -> None:
+    """Write a mixture.
 
     Args:
         x: what to compute.
-        name: of the kernel.
+        names: of the kernel that it is written in.
         target: the machine.
         parameters: "chunk", indices of the streamed dim at a time; "kept", whether the operands
             that all rows share stay in SBUF; "turned", whether weights are turned by DMA.
@@ -179,7 +173,7 @@ def stream(
     Raises:
         DispatchError: something that no instruction computes, or more than PSUM holds.
     """
-    return _Stream(x, name, target, parameters).write()
+    _Stream(x, names, target, parameters).write()
 
 
 # How many chunks' weights are computed before one's are multiplied, by whether DMA turns them: a
@@ -195,7 +189,7 @@ class _Stream:
     """Writes one mixture."""
 
     def __init__(
-        self, x: Mixture, name: str, target: Target, parameters: Mapping[str, int]
+        self, x: Mixture, names: Names, target: Target, parameters: Mapping[str, int]
     ) -> None:
         self.x, self.length, self.width = (
             x,
@@ -206,10 +200,10 @@ class _Stream:
         self.chunk, self.kept = min(chunk, self.length), bool(kept)
         self.by_dma, self.ahead = bool(turned), AHEAD[turned]
         sizes = {"rows": 128, "cols": chunk, "deep": 0}
-        self.of_scores = Gemm(x.scores, name, target, sizes)
-        self.k, self.names = self.of_scores.k, self.of_scores.names
-        self.of_values = Gemm(x.values, name, target, sizes)
-        self.of_values.k, self.of_values.names = self.k, self.names
+        self.k, self.names = names.k, names
+        self.of_scores, self.of_values = (
+            Gemm(c, names, target, sizes) for c in (x.scores, x.values)
+        )
         self.of_values.begin = self.begin = self.of_scores.begin
         self.bank, self.part = self.of_scores.bank, self.of_scores.part
         dtype = self.of_values.c.products[0][1].dtype
@@ -237,9 +231,8 @@ class _Stream:
                 return c, s
         return 1.0, self.x.score
 
-    def write(self) -> tuple[ir.Kernel, dict[str, str]]:
+    def write(self) -> None:
         self._outer(list(self.x.scores.outer))
-        return self.k.finish(), self.names.buffers
 
     def _outer(self, dims: Sequence[int]) -> None:
         if dims:

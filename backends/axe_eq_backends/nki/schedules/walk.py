@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, arg, result_dtype, used
 from axe_eq.kernel.expr import Int
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.nki.build import EngineBuilder
+from axe_eq_backends.nki.ruled import ruled
 from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor, cut, restricted, size, split
 from axe_eq_backends.nki.tile import Tile, loaded
@@ -35,14 +34,12 @@ class Across:
     unit: int = 1
 
 
-def walk(
-    space: Space, name: str, target: Target, parameters: Mapping[str, int]
-) -> tuple[ir.Kernel, dict[str, str]]:
-    """The kernel of a space, and the buffers behind its tensors.
+def walk(space: Space, names: Names, target: Target, parameters: Mapping[str, int]) -> None:
+    """Write a space.
 
     Args:
         space: what to compute.
-        name: of the kernel.
+        names: of the kernel that it is written in.
         target: the machine.
         parameters: "tile", elements per partition of a tile, and "across", which of the ways to
             fill partitions.
@@ -50,18 +47,17 @@ def walk(
     Raises:
         DispatchError: something that no instruction computes.
     """
-    k = EngineBuilder(name, target)
-    names = Names(k)
-    parts = cut(space, [d for d in space.dims if d not in space.reduced])
+    parts = [
+        part
+        for ruled_ in ruled(space, MOST_PIECES)
+        for part in cut(ruled_, [d for d in ruled_.dims if d not in ruled_.reduced])
+    ]
     if len(parts) > MOST_PIECES:
         raise DispatchError(
-            f"kernel {name}",
-            f"has {len(parts)} parts in which tensors end",
-            f"at most {MOST_PIECES}",
+            "kernel", f"has {len(parts)} parts in which tensors end", f"at most {MOST_PIECES}"
         )
     for part in parts:
         _part(names, part, target, parameters)
-    return k.finish(), names.buffers
 
 
 def ways(space: Space, target: Target) -> list[Across]:

@@ -15,14 +15,7 @@ from axe_eq_backends.nki.sim import hazards
 from axe_eq_backends.nki.sim.dtypes import F32, Dtype, cast, is_packed
 from axe_eq_backends.nki.sim.errors import Finding, Line, NkiError, kernel_line, refuse, shown
 from axe_eq_backends.nki.sim.machine import Machine
-from axe_eq_backends.nki.sim.storage import (
-    Array,
-    MemoryRegion,
-    Region,
-    Storage,
-    Tile,
-    new_storage,
-)
+from axe_eq_backends.nki.sim.storage import Array, MemoryRegion, Region, Storage, Tile, new_storage
 from axe_eq_backends.nki.sim.views import Register, Tensor, dense
 
 PSUM, SBUF = MemoryRegion.psum, MemoryRegion.sbuf

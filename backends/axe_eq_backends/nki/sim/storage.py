@@ -159,6 +159,8 @@ class Region:
 
     def ascending(self) -> Region:
         """The same bytes without negative steps, from the least."""
+        if all(s > 0 for s, _ in self.steps):
+            return self
         least = self.first + sum((n - 1) * s for s, n in self.steps if s < 0)
         return Region(self.space, least, tuple((abs(s), n) for s, n in self.steps), self.run)
 

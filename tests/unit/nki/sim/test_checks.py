@@ -97,10 +97,7 @@ MUTATIONS = (
     ),
     Mutation("M2", "gemm", "accumulate=k > 0", "accumulate=True"),
     Mutation(
-        "M2",
-        "gemm",
-        PRODUCT,
-        f"k or nisa.memset(dst=acc, value=1.0)\n            {DETECTED}",
+        "M2", "gemm", PRODUCT, f"k or nisa.memset(dst=acc, value=1.0)\n            {DETECTED}"
     ),
     Mutation(
         "M2",

@@ -1,0 +1,442 @@
+"""Cost model of products from tile memory: the pace of copies, matrix units and stored results.
+
+Candidates are all tiles that a target offers for its rows, one table for a product; what a kernel
+is written by is all in it. The terms follow the kernel of `schedules.gemm`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import gcd, prod
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from axe_eq.program.types import DTYPES
+from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
+from axe_eq.schedule.summary import Access, Column, Columns, Reductions, Summary, flops, grid_of
+from axe_eq.target import Target
+from axe_eq_backends.cuda.cost import (
+    LINE_BYTES,
+    no_rows,
+    not_as_they_lie,
+    not_strided,
+    padded,
+    pieces,
+    roofline,
+    tile_rows,
+    waves,
+)
+from axe_eq_backends.cuda.schedules.gemm import (
+    CORE_COLS,
+    GROUP_THREADS,
+    MOST_HELD,
+    PANEL_BYTES,
+    SMEM_SLACK,
+    column_words,
+    tile_words,
+)
+from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS
+from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
+from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
+from axe_eq_backends.cuda.sides import Matrices, as_matrices
+from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
+
+Mask = npt.NDArray[np.bool_]
+# Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
+CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
+OF_RANKS = 16  # registers of a thread
+
+
+@dataclass(frozen=True)
+class TensorCores:
+    """Cones with sums of products on matrix units: one instruction row per candidate."""
+
+    name: str = "tensor_cores"
+    families: tuple[str, ...] = ("cuda",)
+    prices_places: bool = False
+
+    def refuse_reductions(self, reductions: Reductions, target: Target) -> str | None:
+        """Refused without products, with other reductions, with operands computed on the way."""
+        if not reductions.products:
+            return "no sum of products"
+        if reductions.structured:
+            return "a structured reduction of products"
+        if reductions.folds:
+            return "other reductions beside products"
+        if reductions.results > 1:
+            return "several results"
+        return "operands of products computed in the kernel" if reductions.staged else None
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused without products, without a side that is cut, or without a row for the dtype."""
+        if reason := self.refuse_reductions(summary.reductions, target):
+            return reason
+        if unread := not_strided(summary, ends=True):
+            return unread
+        tiled = as_matrices(summary).summary
+        if not (tiled.has("p") or tiled.has("q")):
+            return "no block of rows or columns"
+        if unfit := not_as_they_lie(summary, target):
+            return unfit
+        missing = {w.dtype for w in summary.products if not tile_rows(target, w.dtype)}
+        return no_rows(target, missing) if missing else None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """One table over all rows and tiles; what a kernel is written by is all in it."""
+        sides = as_matrices(summary)
+        summary = sides.summary
+        table = _offered(sides, target)
+        figure, chosen = target.figure, dict(table.chosen)
+        block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
+        columns = Columns(block, chosen, table.names, exact=True)
+        chosen["band"] = _band(sides, columns, target)
+        beside = _beside_the_ring(sides, table, columns)
+        room = target.memory("smem").n_bytes - beside
+        chosen["stages"] = _deepest(room / _stage_bytes(sides, columns), target)
+        crossing = _smem_traffic(summary, target, columns)
+        peak = table.rate * _of_forms(sides, columns, target)
+        rate = peak / crossing ** figure("smem_exponent")
+        wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
+        wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
+        matrix = flops(summary.products, summary, columns) / rate * wasted
+        matrix = matrix * _losses(table, target, columns)
+        roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
+        burst = peak * figure("burst_over_rate") / crossing ** figure("burst_exponent")
+        _pace(sides, burst, target, columns)
+        apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
+        columns.time_s = columns.time_s + apart * figure("apart_store_s")
+        _check(sides, table, target, columns, beside)
+        return sides.named(columns)
+
+
+class Table(NamedTuple):
+    """Tiles of a target's rows, whatever product they are of; see `gemm.PARAMETERS`.
+
+    Attributes:
+        chosen: parameters but the band and the stages, by name.
+        names: of the rows.
+        rate: operations of the row.
+        uneven: tiles that are no whole instructions and warpgroups.
+        panels, panel_bytes: of a tile of the result, and of one of them.
+    """
+
+    chosen: dict[str, Column]
+    names: tuple[str, ...]
+    rate: Column
+    uneven: Mask
+    panels: Column
+    panel_bytes: Column
+
+
+@lru_cache(maxsize=256)
+def _table(
+    rows: tuple[tuple[str, float, int, int], ...],
+    sizes: tuple[tuple[int, ...], ...],
+    clusters: tuple[int, ...],
+    splits: tuple[int, ...],
+    depth: int,
+    itemsize: int,
+) -> Table:
+    """All combinations.
+
+    Args:
+        rows: (name, operations a second, rows and columns that a tile has a multiple of).
+        sizes: rows and columns of a tile, and panels in shared memory at most.
+        clusters: CTAs of one that share operands.
+        splits: CTAs of one that take parts of a tile's steps.
+        depth: of a step.
+        itemsize: bytes of an element of the result.
+    """
+    ways = [w for n in clusters for w in dict.fromkeys(((n, 1, 1), (1, n, 1)))]
+    ways += [(1, 1, n) for n in splits if n > 1]
+    at, m, n, most, way = grid_of(range(len(rows)), *sizes, range(len(ways)))
+    names, rates, *steps = zip(*rows, strict=True)
+    row, (m_step, n_step) = at.astype(int), np.array(steps)
+    shared = np.array(ways, float)[way.astype(int)]
+    own = np.maximum(n // shared[:, 2], 1)  # columns that a CTA stores
+    wide = panel_columns(own, itemsize)
+    # One takes an odd number of parts alone: nothing was gained by three of them.
+    consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
+    panels = own // wide
+    pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
+    staging = np.array([float(staged_panels(*pair)) for pair in pairs])
+    chosen = {
+        "m": m, "n": n, "k": np.full(len(m), float(depth)),
+        "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
+        "cluster_cols": shared[:, 1], "split": shared[:, 2],
+    }  # fmt: skip
+    uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
+    made = tuple(names[r] for r in row.tolist())
+    return Table(chosen, made, np.array(rates)[row], uneven, panels, m * wide * itemsize)
+
+
+def _offered(sides: Matrices, target: Target) -> Table:
+    """What the target offers for a product.
+
+    A tile has the columns that are there where no letter cuts them, and steps of a panel's width.
+    """
+    (store,), work = sides.summary.stores, sides.summary.products[0]
+    rows = [
+        (r.name, r.flops_per_s, r.shape[0], r.limits.get("n_step", r.shape[1]))
+        for r in tile_rows(target, work.dtype)
+    ]
+    names = ("rows", "cols", "panels")
+    sizes = [target.sizes(f"product_{name}") for name in names]
+    if not sides.summary.has("q"):
+        sizes[1] = (-(-sides.there[1] // LEAST_COLS) * LEAST_COLS,)
+    deepest = max(LEAST_DEPTH, power_of_two_from(prod(work.reduced)))
+    depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
+    ways = (target.sizes(f"product_{name}") for name in ("cluster", "split"))
+    return _table(tuple(rows), tuple(sizes), *ways, depth, store.itemsize)
+
+
+def _of_clusters(columns: Columns) -> Columns:
+    """Blocks that read an operand once: those of a cluster read it together."""
+    sizes = {"p": columns.extra["cluster_rows"], "q": columns.extra["cluster_cols"]}
+    shared = {x: columns.block[x] * n for x, n in sizes.items()}
+    return replace(columns, block=columns.block | shared)
+
+
+def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Elements that cross shared memory per multiply-add, over those of a full tile; at least 1.
+
+    A copy writes every operand once; then each group of rows is read once for all products that
+    share them, and the other operands once per group.
+    """
+
+    def moved(m: Column | float, cols: Column | float, rows: Column | float) -> Column | float:
+        return (2 * rows + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
+
+    m, cols = columns.extra["m"], columns.extra["n"] * len(summary.products)
+    rows = m * max(sum("p" in a.letters for a in summary.loads if a.feeds_product), 1)
+    full_m, full_n = (target.figure(f"full_tile_{side}") for side in ("rows", "cols"))
+    return np.asarray(np.maximum(moved(m, cols, rows) / moved(full_m, full_n, full_m), 1.0))
+
+
+def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
+    """Rows of tiles that the units are at together: what they read is least where it is square.
+
+    A power of two, so that bands fill the rows of most shapes. With 132 units that is 16 tiles of
+    128 x 256, which is what measured best.
+    """
+    fed = ["p" in a.letters for a in sides.summary.loads if a.feeds_product]
+    cols = columns.extra["n"] * max(fed.count(False), 1)
+    square = np.sqrt(target.n_units * cols / (columns.extra["m"] * max(fed.count(True), 1)))
+    rows = np.ceil(sides.there[0] / columns.extra["m"])
+    return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
+
+
+def _losses(table: Table, target: Target, columns: Columns) -> Column:
+    """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
+    part, figure = columns.extra["staging"] / table.panels, target.figure
+    in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
+    return (
+        1
+        + figure("short_chunk") / columns.extra["k"]
+        + figure("few_stages") / (columns.extra["stages"] - 1)
+        + figure("cluster") * np.log2(columns.extra["cluster_rows"] * columns.extra["cluster_cols"])
+        + np.where(part < 1, in_turns, 0.0)
+    )
+
+
+def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> None:
+    """The time of products: what matrix units take of them, else the pace of their copies.
+
+    A unit's step takes what it copies, a copy's latency over the slots, or its products at the rate
+    that a cool machine has for microseconds; all units together take what crosses the cache that
+    they share, in whole lines, and main memory. None of these hides the others whole, so powers of
+    them add up.
+
+    Args:
+        sides: the product.
+        burst: that rate, of each candidate.
+        target: the machine.
+        columns: its candidates, with their rooflines.
+    """
+    summary, figure, costs = sides.summary, target.figure, columns.costs
+    power, chosen = figure("overlap_power"), columns.extra
+    split, n_blocks = chosen["split"], pieces(summary, columns) * _whole_clusters(sides, chosen)
+    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
+    steps = np.ceil(np.ceil(prod(summary.products[0].reduced) / chosen["k"]) / split)
+    rounds = np.ceil(n_blocks / _units(target, split * of_cluster))
+    flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
+    copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
+    work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
+    multiplied = work * target.n_units / burst
+    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
+    lines = _stage_bytes(sides, columns, of="lines", clusters=True)
+    rate = target.memories[0].bytes_per_s
+    shared = n_blocks * steps * lines / (rate * figure("copies_over_memory"))
+    read = costs["gmem_bytes"] / rate
+    matrix, vector = costs["matrix_s"], costs["vector_s"]
+    # A row's rate is what all units have power for: where some have nothing to do others have more.
+    busiest = waves(summary, target, columns)
+    idle = n_blocks < target.n_units
+    computed = np.maximum(matrix * np.where(idle, 1.0, busiest), vector * busiest)
+    computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
+    # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
+    (store,) = summary.stores
+    panels = chosen["n"] / split / panel_columns(chosen["n"] / split, store.itemsize)
+    stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
+    stored = stored + panels * figure("store_panel_s")
+    paced = _together(power, waits + rounds * stored, shared, read)
+    # CTAs that share a tile's steps wait for each other, and fetch sums.
+    sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
+    added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
+    once = figure("product_begin_s")
+    begin = np.where(split > 1, (once + added) * rounds, once)  # tiles are one after the other
+    begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
+    late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
+    columns.time_s = target.launch_s + np.maximum(computed, paced) + begin + late
+    costs |= {"waits_s": waits, "latency_s": begin}
+    costs["memory_s"] = _together(power, shared, read)
+
+
+def _together(power: float, *parts: Column) -> Column:
+    """What takes times that hide each other, but not whole."""
+    return np.asarray(sum(part**power for part in parts) ** (1 / power))
+
+
+def panel_columns(cols: Column, itemsize: int) -> Column:
+    """Columns of results that are stored at once, of tiles that have so many."""
+    return np.array([panel_width(n, itemsize) for n in np.asarray(cols).astype(int).tolist()])
+
+
+def _whole_clusters(sides: Matrices, chosen: Mapping[str, Column]) -> Column:
+    """Tiles of whole clusters over those that are there."""
+    return np.asarray(prod(
+        np.ceil(np.ceil(there / chosen[of]) / chosen[n]) * chosen[n] / np.ceil(there / chosen[of])
+        for there, of, n in zip(sides.there, "mn", ("cluster_rows", "cluster_cols"), strict=True)
+    ))  # fmt: skip
+
+
+def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool = False) -> Column:
+    """Bytes of a slot of the ring.
+
+    Args:
+        sides: the product.
+        columns: its candidates.
+        of: "rows": those that are copied, each row of a box as if it were as long as a swizzle's
+            widest, for copies take as long for shorter ones; "lines": those of the whole lines of
+            memory that copies touch.
+        clusters: of all CTAs of a cluster, over their number.
+    """
+    summary, total, depth = sides.summary, np.zeros(len(columns)), columns.extra["k"]
+    shared = _of_clusters(columns).block if clusters else columns.block
+    for access in summary.loads:
+        if access.feeds_product:
+            of_rows = "p" in access.letters or not (summary.has("p") or "q" in access.letters)
+            letter, own = ("p", columns.extra["m"]) if of_rows else ("q", columns.extra["n"])
+            side = shared[letter]
+            if of_rows and of:
+                rows = -(-sides.there[0] // PERIOD_ROWS) * PERIOD_ROWS
+                side = np.minimum(side, rows)
+            # Bytes of a tile that are one run in memory.
+            run = (own if _along_side(access) else depth) * access.itemsize
+            n_bytes = side * depth * access.itemsize
+            if of == "rows":
+                wide = np.gcd(run.astype(int), PANEL_BYTES)
+                n_bytes = n_bytes * PANEL_BYTES / wide
+            elif of == "lines":
+                inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
+                n_bytes = n_bytes * (1 + inside * LINE_BYTES / run)
+            total = total + n_bytes
+    ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
+    return np.asarray(total / ctas)
+
+
+def _along_side(access: Access) -> bool:
+    """Whether an operand is contiguous along its rows or columns, not along the reduced dim."""
+    return access.fast in TILE_LETTERS
+
+
+def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
+    """The part of a row's rate that tiles have by the widths that they lie in in shared memory."""
+    (row, *_), found = tile_rows(target, sides.summary.products[0].dtype), np.ones(len(columns))
+    for access in sides.summary.loads:
+        if access.feeds_product and _along_side(access):
+            side = columns.extra["m" if "p" in access.letters else "n"].astype(int)
+            widths = np.gcd(side * access.itemsize, PANEL_BYTES)
+            of = {w: row.efficiency.get(f"MN {w}B", 1.0) for w in np.unique(widths).tolist()}
+            found = np.minimum(found, [of[w] for w in widths.tolist()])
+    return found
+
+
+def _units(target: Target, cluster: Column) -> Column:
+    """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
+    found = {
+        n: target.figure(f"units_in_clusters.{n}")
+        for n in map(int, np.unique(cluster[cluster > 1]))
+    }
+    return np.array([found.get(n, target.n_units) for n in cluster.tolist()])
+
+
+def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
+    """Bytes of shared memory that no operand takes: staged results, and sums that others fetch."""
+    chosen = columns.extra
+    sums = chosen["m"] * chosen["n"] * len(sides.summary.products) * DTYPES["f32"].itemsize
+    fetched = np.where(chosen["split"] > 1, sums, 0)
+    return np.asarray(chosen["staging"] * table.panel_bytes + fetched + SMEM_SLACK)
+
+
+def _deepest(fitting: Column, target: Target) -> Column:
+    """Stages, as many as a target offers and memory holds, for more never take longer."""
+    offered = np.array(sorted(target.sizes("product_stages")), float)
+    number = np.searchsorted(offered, fitting, side="right") - 1
+    return np.asarray(offered[np.maximum(number, 0)])
+
+
+def _check(sides: Matrices, table: Table, target: Target, columns: Columns, beside: Column) -> None:
+    """Whole instructions, clusters of tiles that are there, and what they take of the machine.
+
+    Operand stages and staged results in shared memory, accumulators in registers.
+    """
+    summary, chosen = sides.summary, columns.extra
+    columns.reject(table.uneven, "tiles of parts of instructions")
+    lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
+    columns.reject(lost, "tiles of fewer rows than a block has")
+    for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
+        n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
+        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)
+        columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
+        # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
+        last = sides.there[side == "rows"] % chosen[other]
+        beyond = (last > 0) & (last <= chosen[other] * (n - 1) / n)
+        columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
+    tile = chosen["m"] * chosen["n"]
+    accumulators = tile * len(summary.products)
+    smem = _stage_bytes(sides, columns) * chosen["stages"] + beside
+    steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
+    columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
+    limit = target.memory("smem").n_bytes
+    columns.costs |= {
+        "smem_bytes": smem, "register_bytes": accumulators * DTYPES["f32"].itemsize
+    }  # fmt: skip
+    columns.reject(smem > limit, f"tiles exceed smem {limit} B")
+    threads = GROUP_THREADS * chosen["consumers"]
+    held = accumulators / threads
+    # Of what the epilogue takes a panel's columns at least are held.
+    wide = PANEL_BYTES // summary.stores[0].itemsize
+    held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
+    for access in summary.loads:
+        if not access.feeds_product and "q" in access.letters:
+            rows = chosen["m"] / chosen["consumers"]
+            held = held + (
+                tile_words(rows, wide, access.itemsize)
+                if "p" in access.letters
+                else column_words(wide, access.itemsize)
+            )
+    # Ranks take some too: 200 beside them spill, as compiled.
+    clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
+    columns.reject(
+        held > MOST_HELD - np.where(clusters, OF_RANKS, 0),
+        f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
+    )
+    columns.reject(
+        instructions(tile / threads * summary.cells) > MOST_INSTRUCTIONS,
+        f"cells of a thread exceed {MOST_INSTRUCTIONS} instructions",
+    )
