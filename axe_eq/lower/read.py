@@ -243,7 +243,8 @@ class _Reader:
 
     def _cell(self, number: int, coords: Coords) -> Cell:
         key = number, coords
-        if key not in self.known:
+        made = self.known.get(key)
+        if made is None:
             node = self.step.nodes[number]
             made = {
                 "load": self._load, "cell": self._block, "gather": self._gather,
@@ -252,7 +253,7 @@ class _Reader:
             if self.step.rounds and node.kind in ("cell", "scan"):
                 made = Apply(_cast(value_type(node.type).dtype), (made,))
             self.known[key] = made
-        return self.known[key]
+        return made
 
     def _leaf(self, leaf: Raw | Position | Fold | Prefix) -> Cell:
         if self.by_place is not None and isinstance(leaf, Fold | Prefix):

@@ -198,6 +198,7 @@ def _choose_on_one(
     if job.tune:
         schedule = stage("tune", lambda: tune_program(job, choices, found, schedule),
                          report=report, notes=lambda t: t.notes()).schedule  # fmt: skip
+    choices.prices.pricer.forget()
     return schedule, report, graph.matches, found
 
 
