@@ -37,6 +37,7 @@ def in_blocks(
             assert made is not None, plans.refused
             plans.tried = {0: made}
 
+    monkeypatch.setenv("AXE_CACHE", "0")  # what is found so is for nobody else
     monkeypatch.setattr(Plans, "_hide", hide)
     monkeypatch.setattr(Plans, "_improve", lambda plans: None)
     monkeypatch.setattr(Plans, "_transform", lambda plans, problem: None)
