@@ -306,6 +306,47 @@ def ask_schedule(
     return answer
 
 
+class Later:
+    """An object of a module that is imported when the object is first used.
+
+    Packs are loaded whatever a program is for; most programs use no transport, no runner and none
+    of the machines of other families.
+
+    >>> Later("math:sqrt")(4.0)
+    2.0
+    >>> Later("string:digits").upper()
+    '0123456789'
+
+    Args:
+        place: "module:name" of it, or of a table that has it.
+        entry: its name in that table; "" for the object itself.
+    """
+
+    def __init__(self, place: str, entry: str = "") -> None:
+        self._place = place, entry
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # asked by who copies or inspects it
+            raise AttributeError(name)
+        return getattr(self.loaded, name)
+
+    @property
+    def loaded(self) -> Any:
+        """The object itself."""
+        return _imported(*self._place)
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """What it answers, where it is a function."""
+        return self.loaded(*given, **named)
+
+
+@cache
+def _imported(place: str, entry: str) -> Any:
+    module, _, name = place.partition(":")
+    found = getattr(import_module(module), name)
+    return found[entry] if entry else found
+
+
 @cache
 def installed() -> Mapping[str, Pack]:
     """Every installed pack, by name, in the order of names.

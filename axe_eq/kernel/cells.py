@@ -180,6 +180,9 @@ def replaced(cell: Cell, known: Mapping[Cell, Cell]) -> Cell:
 
     What it shares is looked at once and shared again.
     """
+    known = {part: other for part, other in known.items() if part != other}
+    if not known:
+        return cell
     seen: dict[int, Cell] = {}
 
     def visit(part: Cell) -> Cell:

@@ -9,24 +9,22 @@ cut in the index space: every tensor then has one stride per dim.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
-from itertools import pairwise
-from math import prod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from axe_eq.errors import DispatchError, LayoutError, ScheduleError
-from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, used
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.lower.addresses import elements_of, looks_of
-from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Looked, Position, Prefix, Root
+from axe_eq.lower.cutting import Raw, cut
+from axe_eq.lower.formulas import Cone, Fold, Looked, Position, Prefix
 from axe_eq.pack import schedule_named
 from axe_eq.program import gathers, ops, places
 from axe_eq.program.ops import Look
-from axe_eq.program.places import Blocks, Coords, Range, Window
+from axe_eq.program.places import Coords
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
@@ -111,19 +109,6 @@ def _in_memory(thing: str, layout: str) -> Layout:
     return parsed
 
 
-@dataclass(frozen=True)
-class _Raw:
-    """A load or root before the index space is cut: iters per dim in place of strides."""
-
-    buffer: str
-    dtype: str
-    blocks: Blocks
-    offset: int
-    window: Window
-    looks: tuple[Looked, ...] = ()
-    end: tuple[int, int, int] | None = None
-
-
 class _Reader:
     def __init__(self, step: KernelStep, alone: Alone) -> None:
         self.step, self.alone = step, alone
@@ -138,7 +123,7 @@ class _Reader:
             self.shape = tuple(e for e, _, _ in self.by_place.shard)
         self.cone = Cone(step.name, list(self.shape), len(self.shape), rounds=step.rounds)
         self.known: dict[tuple[int, Coords], Cell] = {}
-        self.leaves: list[_Raw | Position | Fold | Prefix] = []
+        self.leaves: list[Raw | Position | Fold | Prefix] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
         self.looked: dict[int, Cell] = {}  # dims beside the index space, and their integers
 
@@ -156,7 +141,7 @@ class _Reader:
             stored.append((raw, cell))
         for dim in self.looked:  # nothing runs over them
             self.cone.shape[dim] = 1
-        return _cut(self.cone, self.leaves, stored)
+        return cut(self.cone, self.leaves, stored)
 
     def _unviewed(self, number: int) -> int:
         """The node whose elements a node has in the same order."""
@@ -186,7 +171,7 @@ class _Reader:
 
     # -- tensors --
 
-    def _place_by_place(self, layout: Layout, buffer: str, type_: ValueType) -> tuple[Coords, _Raw]:
+    def _place_by_place(self, layout: Layout, buffer: str, type_: ValueType) -> tuple[Coords, Raw]:
         """A stored value over the places of its memory, and which element each of them is of.
 
         Raises:
@@ -199,9 +184,9 @@ class _Reader:
         cells = elements_of(layout, found, type_.shape)
         coords = tuple(self._dim_of(c, e) for c, e in zip(cells, type_.shape, strict=True))
         blocks = tuple(((e, s),) if e > 1 else () for e, s, _ in layout.shard)
-        return coords, _Raw(buffer, type_.dtype, blocks, layout.offset.get(DEFAULT_AXIS, 0), ())
+        return coords, Raw(buffer, type_.dtype, blocks, layout.offset.get(DEFAULT_AXIS, 0), ())
 
-    def _addressed(self, buffer: str, layout: Layout, type_: ValueType, coords: Coords) -> _Raw:
+    def _addressed(self, buffer: str, layout: Layout, type_: ValueType, coords: Coords) -> Raw:
         """A tensor whose elements are read where integers say that its layout has them.
 
         Raises:
@@ -221,11 +206,11 @@ class _Reader:
         if looks is None:
             raise DispatchError(thing, f"lies in {layout}", "elements that 32 bits count")
         begin = 0 if layout.swizzle else layout.offset.get(DEFAULT_AXIS, 0)
-        return _Raw(buffer, type_.dtype, (), begin, (), tuple(looks))
+        return Raw(buffer, type_.dtype, (), begin, (), tuple(looks))
 
     def _raw(
         self, buffer: str, layout: str, type_: ValueType, coords: Coords, stored: bool = False
-    ) -> _Raw:
+    ) -> Raw:
         """A tensor over the index space: its layout after the affine map into its own dims."""
         if type_.dtype not in STORED:
             raise self.cone.refuse(f"buffer {buffer} holds {type_.dtype}", " ".join(STORED))
@@ -252,15 +237,14 @@ class _Reader:
         window = tuple(None if d in self.looked else w for d, w in enumerate(window))
         while blocks and len(blocks) > self.cone.rank and not blocks[-1]:
             blocks, window = blocks[:-1], window[:-1]
-        return _Raw(
-            buffer, type_.dtype, blocks, offset, window if any(window) else (), tuple(looks)
-        )
+        return Raw(buffer, type_.dtype, blocks, offset, window if any(window) else (), tuple(looks))
 
     # -- nodes --
 
     def _cell(self, number: int, coords: Coords) -> Cell:
         key = number, coords
-        if key not in self.known:
+        made = self.known.get(key)
+        if made is None:
             node = self.step.nodes[number]
             made = {
                 "load": self._load, "cell": self._block, "gather": self._gather,
@@ -269,9 +253,9 @@ class _Reader:
             if self.step.rounds and node.kind in ("cell", "scan"):
                 made = Apply(_cast(value_type(node.type).dtype), (made,))
             self.known[key] = made
-        return self.known[key]
+        return made
 
-    def _leaf(self, leaf: _Raw | Position | Fold | Prefix) -> Cell:
+    def _leaf(self, leaf: Raw | Position | Fold | Prefix) -> Cell:
         if self.by_place is not None and isinstance(leaf, Fold | Prefix):
             raise self.cone.refuse(
                 f"reduces, and stores {self.by_place}", "values to be copied there"
@@ -386,7 +370,7 @@ class _Reader:
             leaves = [self.leaves[n] for cell in cells for n in used(cell)]
             fresh = set[int]()
             for leaf in leaves:
-                if isinstance(leaf, _Raw):
+                if isinstance(leaf, Raw):
                     fresh |= {d for d, block in enumerate(leaf.blocks) if block}
                     numbers = (n for look in leaf.looks for n in used(look.cell))
                     leaves += [self.leaves[n] for n in numbers]
@@ -541,102 +525,3 @@ def _looked(cell: Cell, stride: int, low: int, high: int) -> Looked:
     inside = apply("sub", near, low) if low else near
     dtype = "i32" if high - low <= _INT_MAX else "i64"
     return Looked(apply(f"cast {dtype}", inside), dtype, stride, high - low)
-
-
-def _cut(
-    cone: Cone, leaves: Sequence[_Raw | Position | Fold | Prefix], roots: list[tuple[_Raw, Cell]]
-) -> Cone:
-    """The cone with its index dims cut where a tensor's blocks end: one stride per dim and tensor.
-
-    Raises:
-        DispatchError: blocks of two tensors that overlap without one dividing the other.
-    """
-    sizes: list[set[int]] = [{1} for _ in cone.shape]
-    for raw in [*(x for x in leaves if isinstance(x, _Raw)), *(r for r, _ in roots)]:
-        for cuts, block in zip(sizes, raw.blocks, strict=False):
-            cuts |= {prod(e for e, _ in block[n:]) for n in range(1, len(block))}
-    parts: list[list[int]] = []
-    for extent, cuts in zip(cone.shape, sizes, strict=True):
-        ends = [*sorted(cuts), extent]
-        if any(b % a for a, b in pairwise(ends)):
-            raise cone.refuse(f"has blocks of {ends[1:-1]} in a dim of {extent}", "nested blocks")
-        parts.append([b // a for a, b in pairwise(ends)][::-1])
-    first = [sum(map(len, parts[:d])) for d in range(len(parts))]
-
-    def coordinate(d: int) -> Affine:
-        """Old index dim d over the new ones."""
-        numbers = range(first[d], first[d] + len(parts[d]))
-        return Affine.of({n: prod(parts[d][i + 1 :]) for i, n in enumerate(numbers)})
-
-    images = {d: coordinate(d) for d in range(len(parts))}
-    done: list[Leaf] = []
-    known: dict[Cell, Cell] = {}  # leaves by their numbers before
-
-    def numbered(leaf: Leaf) -> Cell:
-        done.append(leaf)
-        return arg(len(done) - 1)
-
-    for n, leaf in enumerate(leaves):
-        if isinstance(leaf, _Raw):
-            looks = tuple(replace(x, cell=replaced(x.cell, known)) for x in leaf.looks)
-            known[arg(n)] = numbered(replace(_load(leaf, parts), looks=looks))
-        elif isinstance(leaf, Position):
-            steps = [(numbered(Position(d)), step) for d, step in images[leaf.dim].terms]
-            counted = [p if step == 1 else apply("mul", p, step) for p, step in steps]
-            known[arg(n)] = reduce(lambda a, b: apply("add", a, b), counted)
-        elif isinstance(leaf, Prefix):
-            if len(parts[leaf.dim]) > 1:
-                wrong = f"scans a dim in blocks of {parts[leaf.dim][1:]}"
-                raise cone.refuse(wrong, "a dim of one stride")
-            coords = tuple(c.substitute(images) for c in leaf.coords)
-            cells = tuple(replaced(c, known) for c in leaf.cells)
-            known[arg(n)] = numbered(Prefix(leaf.monoid, first[leaf.dim], coords, cells))
-        else:
-            dims = tuple(n for d in leaf.dims for n, _ in images[d].terms)
-            coords = tuple(c.substitute(images) for c in leaf.coords)
-            cell = replaced(leaf.cell, known)
-            known[arg(n)] = numbered(replace(leaf, dims=dims, coords=coords, cell=cell))
-    stored = []
-    for raw, cell in roots:
-        load = _load(raw, parts)
-        cell = replaced(cell, known)
-        stored.append(Root(raw.buffer, raw.dtype, load.strides, cell, load.offset))
-    rank = sum(map(len, parts[: cone.rank]))
-    shape = [e for p in parts for e in p]
-    return Cone(cone.name, shape, rank, done, stored, cone.rounds)
-
-
-def _load(raw: _Raw, parts: Sequence[Sequence[int]]) -> Load:
-    """A tensor with one stride per dim of the cut index space."""
-    strides: list[int] = []
-    window: list[Range | None] = []
-    for d, part in enumerate(parts):
-        block = raw.blocks[d] if d < len(raw.blocks) else ()
-        bound = raw.window[d] if d < len(raw.window) else None
-        if bound and len(part) > 1:
-            wrong = f"is read from {bound[0]} to {bound[1]} of a dim that another tensor blocks"
-            raise DispatchError(f"buffer {raw.buffer}", wrong, "whole dims")
-        strides += [_stride(block, prod(part[n + 1 :])) for n in range(len(part))]
-        window += [bound] * len(part)
-    held = tuple(window) if any(window) else ()
-    return Load(raw.buffer, raw.dtype, tuple(strides), raw.offset, held, end=_end(raw, parts))
-
-
-def _end(raw: _Raw, parts: Sequence[Sequence[int]]) -> tuple[int, int, int] | None:
-    """Where a tensor ends along two dims, of the cut index space."""
-    if raw.end is None:
-        return None
-    slow, fast, extent = raw.end
-    if len(parts[slow]) > 1 or len(parts[fast]) > 1:
-        raise DispatchError(f"buffer {raw.buffer}", "is read in parts of a blocked dim", "whole")
-    first = [sum(map(len, parts[:d])) for d in (slow, fast)]
-    return first[0], first[1], extent
-
-
-def _stride(block: Sequence[tuple[int, int]], step: int) -> int:
-    """Elements that a step of a dim moves by; the step lies inside one iter."""
-    for extent, stride in reversed(block):
-        if step < extent:
-            return step * stride
-        step //= extent
-    return 0

@@ -21,6 +21,7 @@ from axe_eq.mesh.lift import Lift, Lifted, array_code
 from axe_eq.mesh.parts import Parts, parts_of
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
+from axe_eq.program.facts import is_captured
 from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node, scan_node, sel_node
 from axe_eq.program.traced import Traced
 from axe_eq.program.types import DTYPES, ValueType, value_type
@@ -51,7 +52,7 @@ def plan_joint(plan: MeshPlan, names: Sequence[str] = ()) -> Joint:
     given = iter(names)
     for name in plan.inputs:
         buffer = plan.buffers[name]
-        called = name if buffer.role == "constant" else next(given, name)
+        called = name if is_captured(name) else next(given, name)
         node = input_node(called, buffer.value_type)
         inputs.append(InputSpec(node))
         wholes[name] = node

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
@@ -26,9 +26,9 @@ from axe_eq.extract.mesh.build import Local
 from axe_eq.extract.mesh.choose import TIME
 from axe_eq.extract.mesh.values import read_values
 from axe_eq.extract.search.commit import MOST_ROUNDS
-from axe_eq.extract.search.launches import launched
+from axe_eq.extract.search.launches import Joiner, launched
 from axe_eq.extract.search.stage import Extracted
-from axe_eq.layout import Mesh
+from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, name_list
 from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline.answers import as_answer, cached
@@ -69,16 +69,13 @@ from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.shard import mesh_text
 from axe_eq.target import Target
 
-if TYPE_CHECKING:
-    from axe_eq.program.node import Place
-
 
 def compile(
     fn: Callable[..., Any] | Program,
     *specs: Any,
     target: str | Target | None = None,
     mesh: Mesh | None = None,
-    outputs: Sequence[Place] | Literal["any"] | None = None,
+    outputs: Sequence[Layout | Literal["any"] | None] | Literal["any"] | None = None,
     packs: Iterable[str | Pack] | None = None,
     without: Iterable[str] = (),
     numerics: str = "real",
@@ -195,12 +192,13 @@ def _choose_on_one(
     else:
         raise given_up(built, number)
     schedule = built.schedule
-    if joins and hasattr(choices.kernels.builder, "join"):
-        schedule = stage("join", lambda: launched(schedule, choices.kernels.builder, job.target),
+    if joins and isinstance(joiner := choices.kernels.builder, Joiner):
+        schedule = stage("join", lambda: launched(schedule, joiner, job.target),
                          report=report, notes=lambda s: {"calls": len(s.calls)})  # fmt: skip
     if job.tune:
         schedule = stage("tune", lambda: tune_program(job, choices, found, schedule),
                          report=report, notes=lambda t: t.notes()).schedule  # fmt: skip
+    choices.prices.pricer.forget()
     return schedule, report, graph.matches, found
 
 

@@ -74,6 +74,15 @@ def captured_name(values: Any) -> str:
     return ANYTHING if (np.isnan(wide) | (wide == np.inf)).any() else MASKED
 
 
+def is_captured(name: str) -> bool:
+    """Whether an input is a captured array, called by the digest of what it holds.
+
+    >>> is_captured("const_1f"), is_captured("x")
+    (True, False)
+    """
+    return name.startswith(CAPTURED)
+
+
 def facts_of_input(name: str, type: str) -> int:
     """Facts about an input: finite, unless its name says that it is a captured array that is not.
 

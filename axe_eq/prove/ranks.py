@@ -12,7 +12,7 @@ from axe_eq.mesh.lift import Lift, Lifted, array_code
 from axe_eq.mesh.lift_plan import keeps_narrow, plan_joint
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.ranks import RankProgram
-from axe_eq.program.facts import CAPTURED
+from axe_eq.program.facts import is_captured
 from axe_eq.program.node import Node, Program
 from axe_eq.program.spec import Spec
 from axe_eq.program.traced import Traced
@@ -72,7 +72,7 @@ def _specs(sides: Sequence[Any]) -> list[Any]:
             return [Spec(i.node.shape, i.node.dtype, i.dims) for i in side.inputs]
     for side in sides:
         if isinstance(side, MeshPlan):
-            given = [side.buffers[n] for n in side.inputs if side.buffers[n].role != "constant"]
+            given = [side.buffers[n] for n in side.inputs if not is_captured(n)]
             return [Spec(b.value_type.shape, b.value_type.dtype) for b in given]
     return []
 
@@ -90,12 +90,7 @@ def _names(side: Side | None) -> list[str]:
     if side is None:
         return []
     program = side if isinstance(side, Program) else side.program
-    return [i.name for i in program.inputs if not _is_constant(i.name)]
-
-
-def _is_constant(name: str) -> bool:
-    """Whether an input is a captured constant, called by the digest of what it holds."""
-    return name.startswith(CAPTURED)
+    return [i.name for i in program.inputs if not is_captured(i.name)]
 
 
 def _decided(a: Side, b: Side, decide: Decide) -> Verdict:
@@ -152,11 +147,11 @@ def _with_constants(a: Program, b: Program) -> tuple[Program, Program, list[str]
     """
     known = {**a.constants, **b.constants}
     unknown = {
-        i.name: i for p in (a, b) for i in p.inputs if _is_constant(i.name) and i.name not in known
+        i.name: i for p in (a, b) for i in p.inputs if is_captured(i.name) and i.name not in known
     }
 
     def told(program: Program) -> Program:
-        own = tuple(i for i in program.inputs if not _is_constant(i.name))
+        own = tuple(i for i in program.inputs if not is_captured(i.name))
         return replace(program, inputs=(*own, *unknown.values()), constants=known)
 
     return told(a), told(b), list(unknown)

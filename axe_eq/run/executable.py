@@ -19,8 +19,9 @@ from axe_eq.program.gathers import index_nodes
 from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
-from axe_eq.run.call import Call, Caller, Compiled, fitting, shaped
+from axe_eq.run.call import Call, Caller, fitting, shaped
 from axe_eq.run.codes import to_bytes
+from axe_eq.run.compiled import Compiled
 from axe_eq.run.meshes import local_codes
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
@@ -344,6 +345,7 @@ class Executable(Compiled):
     def source(self) -> dict[str, str]:
         """Kernel name -> emitted text; empty for a target that runs schedules without any.
 
+        Kernels that run in one call (`schedule.graph.launches`) are one text, by the call's name.
         On a mesh names begin with that of the plan's step, as "k1.k0_mul".
 
         Raises:

@@ -30,8 +30,9 @@ import numpy as np
 from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, value_type
-from axe_eq.run.call import Call, Caller, Compiled
+from axe_eq.run.call import Call, Caller
 from axe_eq.run.codes import from_bytes
+from axe_eq.run.compiled import Compiled
 from axe_eq.run.content import check_call, check_graph, check_head, check_kind
 from axe_eq.schedule.quantity import Costs
 

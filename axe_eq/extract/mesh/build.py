@@ -393,6 +393,8 @@ class _Building:
         piece = self.cuts.pieces.get(value)
         if piece is None or not is_through(value) or value in self.cuts.option:
             return None
+        if value in self.cuts.joins.get(piece.whole, ()):  # a block itself, of other blocks
+            return None
         of = self.cuts.form(piece.whole, piece.unscaled(cut))
         assert of.cut is not None
         if piece.whole in self.cuts.joins:
@@ -413,6 +415,8 @@ class _Building:
     def _whole(self, value: Node, cut: Cut) -> Have | None:
         """Blocks in one buffer, each made or brought there; None where they cannot lie in one."""
         form, blocks = self.cuts.form(value, cut), self.cuts.joins[value]
+        if any(b not in self.at for b in blocks):  # they are read through
+            return None
         if not all(self._may_hold(form, self.cuts.pieces[b]) for b in blocks):
             return None
         for block in blocks:

@@ -104,8 +104,9 @@ class Cones:
         forgotten: Memo = {}
         memo = self._memo
         for p in placed:
-            for tile in memo.keys() & self._met_by.get(p, set()):
-                if memo[tile][1] >> p & 1:
+            for tile in self._met_by.get(p, ()):
+                found = memo.get(tile)
+                if found is not None and found[1] >> p & 1:
                     forgotten[tile] = memo.pop(tile)
         return forgotten
 
@@ -165,7 +166,7 @@ class Cones:
             for _, deeper in below:
                 met |= deeper
             plain = choice.kind == CELL and not choice.reduces
-            own = Cone({tile: choice}, 1 << tile, 0 if plain else self._mark(choice))
+            own = {tile: choice}, 1 << tile, 0 if plain else self._mark(choice)
             cones += self._join(own, [c for c, _ in below])
         return _best(cones, self._kept()), met
 
@@ -184,18 +185,21 @@ class Cones:
             return MAX_CONES
         return min(n for after, n in NARROWED if self._joined > after)
 
-    def _join(self, own: Cone, below: Sequence[list[Cone]]) -> list[Cone]:
+    def _join(self, own: tuple[Picks, int, int], below: Sequence[list[Cone]]) -> list[Cone]:
         """Combine the operands' cones; a tile met twice is computed once, the last way."""
-        cones, only = [own], list[Cone]()
-        tiles, marks = own.tiles, own.marks
-        for alternatives in below:
-            if len(alternatives) == 1:
-                (cone,) = alternatives
-                only.append(cone)
-                tiles, marks = tiles | cone.tiles, marks | cone.marks
-            else:
-                self._joined += len(cones) * len(alternatives)
-                cones = _merged(cones, alternatives, self._kept())
+        picks, tiles, marks = own
+        several = [alternatives for alternatives in below if len(alternatives) != 1]
+        cones = [Cone(*own)] if several else []
+        for alternatives in several:
+            self._joined += len(cones) * len(alternatives)
+            cones = _merged(cones, alternatives, self._kept())
+        only = [alternatives[0] for alternatives in below if len(alternatives) == 1]
+        for _, more, marked in only:
+            tiles, marks = tiles | more, marks | marked
+        if not several:  # nearly always
+            for one in only:
+                picks.update(one.picks)
+            return [Cone(picks, tiles, marks)] if tiles.bit_count() <= MAX_NODES else []
         if not only:
             return cones
         return [

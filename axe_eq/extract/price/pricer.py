@@ -176,9 +176,9 @@ class Pricer:
     ) -> Price | None:
         """The cheapest of a schedule's candidates for a cone that is left."""
         key = name, cone
-        if key not in self._candidates:
-            self._candidates[key] = self._asked_for(self._readers[name], cone)
-        found = self._candidates[key]
+        found = self._candidates.get(key)
+        if found is None:
+            found = self._candidates[key] = self._asked_for(self._readers[name], cone)
         if isinstance(found, str):
             reasons[f"{name}: {found}"] = 1
             return None
@@ -229,6 +229,14 @@ class Pricer:
             schedule, what, about, self.target, expected=_ANSWERS[what],
             wrong=lambda answer: _wrong_answer(what, answer),
         )  # fmt: skip
+
+    def forget(self) -> None:
+        """Forget what was answered for figures and formulas; prices of cones hold what they need.
+
+        A search that has ended asks for few others, and its answers are most of what it holds.
+        """
+        for known in (self._memo, self._tables, self._candidates):
+            known.clear()
 
     @property
     def summaries(self) -> Collection[Summary]:

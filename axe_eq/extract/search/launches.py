@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from axe_eq.lower.candidate import Joined
 from axe_eq.schedule.graph import KernelStep, Launch, ScheduleGraph, Step
 from axe_eq.target import Target
 
 
+@runtime_checkable
 class Joiner(Protocol):
     """What an emitter brings that writes several kernels as one call."""
 

@@ -116,7 +116,7 @@ class _Grouping:
         self.writer: dict[int, int] = {}
         self.readers: dict[int, set[int]] = {}
         self._count = self._offers = 0
-        self._heap: list[tuple[float, int, tuple[int, ...], Group]] = []
+        self._heap: list[tuple[float, int, tuple[int, ...], list[Cone] | Group]] = []
         self._at: dict[tuple[int, Way], Member | None] = {}
         self._grids_of: dict[int, dict[Grid, None]] = {}
         for m in selection.kernels.values():
@@ -126,8 +126,13 @@ class _Grouping:
         """Merge until no two kernels gain by it."""
         self._offer_all(self.groups)
         while self._heap:
-            *_, parts, joined = heapq.heappop(self._heap)
-            if not self.groups.keys() >= set(parts) or self._waits(joined, parts):
+            _, number, parts, joined = heapq.heappop(self._heap)
+            if not self.groups.keys() >= set(parts):
+                continue
+            if not isinstance(joined, Group):
+                self._offer_read(number, parts, joined)
+                continue
+            if self._waits(joined, parts):
                 continue
             if not self._stands(joined, parts):  # others have come to read something else
                 self._offer(parts)
@@ -196,11 +201,34 @@ class _Grouping:
                 self._offer((i, j, *shared))
 
     def _offer(self, parts: tuple[int, ...]) -> None:
-        apart_s = sum(self.groups[n].price.time_s for n in parts)
-        joined = self._join(parts, apart_s - LEAST_GAIN_S)
-        if joined is not None:
-            self._offers += 1
-            heapq.heappush(self._heap, (joined.price.time_s - apart_s, self._offers, parts, joined))
+        """Offer to make some kernels one.
+
+        What figures say is a bound, so an offer is read when no other may gain more: one whose
+        kernels have become others by then is never read. It is none where something is loaded more
+        than once, which figures count as often.
+        """
+        offers = self._join(parts, self._apart_s(parts) - LEAST_GAIN_S)
+        if not offers:
+            return
+        self._offers += 1
+        cones = [cone for *_, cone in offers]
+        if any(map(_loads_again, cones)):
+            self._offer_read(self._offers, parts, cones)
+        else:
+            gain = offers[0][0] - self._apart_s(parts)
+            heapq.heappush(self._heap, (gain, self._offers, parts, cones))
+
+    def _offer_read(self, number: int, parts: tuple[int, ...], cones: Sequence[Cone]) -> None:
+        """The first of an offer's cones that still gains when it is read."""
+        apart_s = self._apart_s(parts)
+        for group in map(self._read, cones):
+            if group.price.time_s < apart_s - LEAST_GAIN_S:
+                gain = group.price.time_s - apart_s
+                heapq.heappush(self._heap, (gain, number, parts, group))
+                return
+
+    def _apart_s(self, parts: tuple[int, ...]) -> float:
+        return sum(self.groups[n].price.time_s for n in parts)
 
     def _shared(self, i: int, j: int) -> list[int]:
         """Kernels of what only two read and both need: one for these two may compute it itself.
@@ -267,8 +295,10 @@ class _Grouping:
 
     # -- one kernel of several
 
-    def _join(self, parts: tuple[int, ...], most_s: float) -> Group | None:
+    def _join(self, parts: tuple[int, ...], most_s: float) -> list[tuple[float, int, Cone]]:
         """One kernel for two in less than so many seconds, and for others that only they read.
+
+        Its cones by figures, the cheapest first.
 
         Whether a kernel of one result should compute more itself, the search has asked.
         """
@@ -276,7 +306,7 @@ class _Grouping:
         kept = [p for group in (a, b) for p in self._needed(group, parts)]
         made = {p for group in shared for p in group.placed}
         if len(kept) < 2 or any(self._needed(group, parts) for group in shared):
-            return None
+            return []
         offers: list[tuple[float, int, Cone]] = []
         for way in self._ways((a, b), bool(shared)):
             members = [*self._moved(a, way), *self._moved(b, way)]
@@ -285,11 +315,7 @@ class _Grouping:
                 time_s = INFINITE if cone is None else self._estimate(cone)
                 if cone is not None and time_s < most_s:
                     offers.append((time_s, len(offers), cone))
-        for *_, cone in sorted(offers, key=lambda o: o[:2]):  # the first that is as good when read
-            group = self._read(cone)
-            if group.price.time_s < most_s:
-                return group
-        return None
+        return sorted(offers, key=lambda o: o[:2])
 
     def _ways(self, groups: Sequence[Group], everywhere: bool) -> list[Way]:
         """Grids that all values of kernels have, each with what these do along what they reduce.
@@ -426,6 +452,11 @@ def _fit(a: Group, b: Group) -> bool:
     larger, smaller = (a, b) if len(a.picks) >= len(b.picks) else (b, a)
     added = sum(tile not in larger.picks for tile in smaller.picks)
     return len(larger.picks) + added <= MAX_NODES
+
+
+def _loads_again(cone: Cone) -> bool:
+    sources = [c.source for c in cone.picks.values() if c.kind == LOAD]
+    return len(set(sources)) < len(sources)
 
 
 def _is_cyclic(order: Sequence[int], picks: Picks) -> bool:

@@ -53,12 +53,11 @@ class Running:
     """Live kernels with their number of readers, and what they cost together.
 
     Args:
-        kernel: the best kernel of a placed class at present.
-        inputs: placed classes that need none.
+        inputs: placed classes that need no kernel.
     """
 
-    def __init__(self, kernel: Callable[[int], Mapped], inputs: Collection[int]) -> None:
-        self._kernel, self._inputs = kernel, inputs
+    def __init__(self, inputs: Collection[int]) -> None:
+        self._inputs = inputs
         self.live: dict[int, Mapped] = {}
         self._readers: dict[int, int] = {}
         self._places: dict[int, int] = {}
@@ -81,10 +80,15 @@ class Running:
         """How many live kernels beside these load what a class holds."""
         return self._readers.get(placed, 0) - sum(placed in self.live[u].leaves for u in users)
 
-    def change(self, replaced: Iterable[int]) -> Trail:
+    def change(self, replaced: Iterable[int], kernel: Callable[[int], Mapped]) -> Trail:
         """Account for these classes having other kernels now; `undo` takes the trail back.
 
         Kernels may wait for each other in a circle afterwards: see `circular`.
+
+        Args:
+            replaced: the classes.
+            kernel: the best kernel of a class at present. It is not kept: a search that is let go
+                is then gone at once, without waiting for the collector of cyclic garbage.
         """
         trail = Trail(self.cost)
         wanted: list[int] = []
@@ -93,7 +97,7 @@ class Running:
             old = self.live.get(placed)
             if old is None:
                 continue
-            new = self._kernel(placed)
+            new = kernel(placed)
             if new is not old:
                 self._set(placed, new, trail)
                 wanted += sorted(new.leaves - old.leaves)
@@ -101,7 +105,7 @@ class Running:
         while wanted:
             placed = wanted.pop()
             if self._count(placed, 1, trail) == 1 and placed not in self._inputs:
-                new = self._kernel(placed)
+                new = kernel(placed)
                 self._set(placed, new, trail)
                 wanted += sorted(new.leaves)
         while dropped:

@@ -83,7 +83,7 @@ class Search:
         self.users: dict[int, set[int]] = {}
         self.evaluated = 0
         self.cut = False
-        self.running = Running(self.kernel, self.inputs)
+        self.running = Running(self.inputs)
         self._members = bits(self.materialised)
         self._seen = Recall[Mapped](remembered)
         self._by_cut = [self._root_tiles(p) for p in range(len(forest.placed))]
@@ -451,7 +451,7 @@ class Search:
         one that no candidate reaches would be taken again and again.
         """
         undo, before = self.set_materialised(flips), self.running.cost
-        trails = [self.running.change(sorted(undo.kernels))]
+        trails = [self.running.change(sorted(undo.kernels), self.kernel)]
         while self.running.cost.below(before) and not self.running.circular(trails[-1]):
             unread = self._unread(trails[-1]) if self._reads else []
             if not unread:
@@ -459,7 +459,7 @@ class Search:
                 return True
             for placed in unread:
                 self.kernels[placed] = self._first(placed, read=True)
-            trails.append(self.running.change(unread))
+            trails.append(self.running.change(unread, self.kernel))
         for trail in reversed(trails):
             self.running.undo(trail)
         self.restore(flips, undo)

@@ -35,3 +35,6 @@ class CpuInterpreter:
         buffers |= {n: replace(graph.buffers[n], role="output") for n in writes}
         alone = ScheduleGraph(graph.target, buffers, (step,), reads, writes)
         return dict(zip(writes, run_schedule(alone, [arrays[n] for n in reads]), strict=True))
+
+
+INTERPRETER = CpuInterpreter()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from axe_eq.pack import Pack
+from axe_eq.pack import Later, Pack
 from axe_eq_backends.cpu.cost import SCHEDULES
-from axe_eq_backends.cpu.interpret import CpuInterpreter
-from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cpu.target import cpu
 
 PACK = Pack(
@@ -13,6 +11,6 @@ PACK = Pack(
     summary="the CPU: schedule graphs run in numpy through their layouts",
     targets={cpu.name: cpu},
     schedules=list(SCHEDULES),
-    runners={cpu.family: CpuRunner()},
-    interpreters={cpu.family: CpuInterpreter()},
+    runners={cpu.family: Later("axe_eq_backends.cpu.run:RUNNER")},
+    interpreters={cpu.family: Later("axe_eq_backends.cpu.interpret:INTERPRETER")},
 )

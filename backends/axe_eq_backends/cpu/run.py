@@ -52,6 +52,9 @@ class CpuRunner:
         return _Prepared(graph)
 
 
+RUNNER = CpuRunner()
+
+
 def run_schedule(graph: ScheduleGraph, arrays: Sequence[Array]) -> list[Array]:
     """Run a schedule graph.
 
@@ -66,7 +69,7 @@ def run_schedule(graph: ScheduleGraph, arrays: Sequence[Array]) -> list[Array]:
         ArgumentError: arrays that do not fit the inputs.
         ScheduleError: the graph is not valid, or asks for what this executor does not do.
     """
-    return CpuRunner().prepare(graph)(arrays)
+    return RUNNER.prepare(graph)(arrays)
 
 
 class _Prepared:

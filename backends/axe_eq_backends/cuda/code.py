@@ -135,4 +135,5 @@ class Code:
 
 
 def _port(row: Mapping[str, Any]) -> Port:
-    return Port(**{n: tuple(x) if isinstance(x, list) else x for n, x in row.items()})
+    fields: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in row.items()}
+    return Port(**fields)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -109,6 +108,8 @@ def compile_texts(jobs: Sequence[tuple[str, int, str]]) -> list[Binary]:
     if len(jobs) < 2:
         return [compile_text(*job) for job in jobs]
     _nvrtc()
+    from concurrent.futures import ThreadPoolExecutor  # a search compiles nothing
+
     with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
         return list(pool.map(lambda job: compile_text(*job), jobs))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from axe_eq.kernel.dispatch import Derive
 from axe_eq.kernel.families import Families, RowFamily
+from axe_eq.pack import Later
 from axe_eq_backends.cuda import (
     copies,
     cp_async,
@@ -20,13 +21,13 @@ from axe_eq_backends.cuda import (
     wgmma,
 )
 from axe_eq_backends.cuda.calls import CALLS
-from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.scan_calls import CALLS as SCAN_CALLS
 
 
 def _family(name: str, derive: Derive, *calls: str) -> RowFamily:
     texts: Mapping[str, Callable[..., Any]] = {**CALLS, **SCAN_CALLS}
-    return RowFamily(name, derive, {c: MEANINGS[c] for c in calls}, {c: texts[c] for c in calls})
+    meanings = {c: Later("axe_eq_backends.cuda.meaning:MEANINGS", c) for c in calls}
+    return RowFamily(name, derive, meanings, {c: texts[c] for c in calls})
 
 
 OWN = (

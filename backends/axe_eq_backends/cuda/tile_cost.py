@@ -17,7 +17,16 @@ import numpy.typing as npt
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
-from axe_eq.schedule.summary import Access, Column, Columns, Reductions, Summary, flops, grid_of
+from axe_eq.schedule.summary import (
+    ANY_ALIGNMENT,
+    Access,
+    Column,
+    Columns,
+    Reductions,
+    Summary,
+    flops,
+    grid_of,
+)
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cost import (
     LINE_BYTES,
@@ -89,27 +98,13 @@ class TensorCores:
         """One table over all rows and tiles; what a kernel is written by is all in it."""
         sides = as_matrices(summary)
         summary = sides.summary
-        table = _offered(sides, target)
-        figure, chosen = target.figure, dict(table.chosen)
-        block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
-        columns = Columns(block, chosen, table.names, exact=True)
-        chosen["band"] = _band(sides, columns, target)
-        beside = _beside_the_ring(sides, table, columns)
-        room = target.memory("smem").n_bytes - beside
-        chosen["stages"] = _deepest(room / _stage_bytes(sides, columns), target)
-        crossing = _smem_traffic(summary, target, columns)
-        peak = table.rate * _of_forms(sides, columns, target)
-        rate = peak / crossing ** figure("smem_exponent")
-        wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
-        wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
-        matrix = flops(summary.products, summary, columns) / rate * wasted
-        matrix = matrix * _losses(table, target, columns)
-        roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
-        burst = peak * figure("burst_over_rate") / crossing ** figure("burst_exponent")
-        _pace(sides, burst, target, columns)
+        tiles = _tiles(_alone(summary), sides.whole, Machine(target))
+        columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
+        roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
+        _pace(tiles, target, columns)
         apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
-        columns.time_s = columns.time_s + apart * figure("apart_store_s")
-        _check(sides, table, target, columns, beside)
+        columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
+        _check(sides, tiles, target, columns)
         return sides.named(columns)
 
 
@@ -194,6 +189,110 @@ def _offered(sides: Matrices, target: Target) -> Table:
     return _table(tuple(rows), tuple(sizes), *ways, depth, store.itemsize)
 
 
+class Machine:
+    """A machine as a key: itself, whatever is equal to it."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Machine) and self.target is other.target
+
+    def __hash__(self) -> int:
+        return id(self.target)
+
+
+class Tiles(NamedTuple):
+    """What a product's tiles take, whatever is computed beside it.
+
+    Attributes:
+        table: the tiles.
+        block, chosen: block sizes and parameters.
+        matrix: seconds of the products, of all units together.
+        busiest: work of the busiest unit over the average, for matrix units and for cells.
+        waits: seconds that units wait for copies or multiply, one step after the other.
+        stored: seconds in which those that multiply store.
+        shared: seconds of the cache that all units share.
+        begin, late: seconds until a unit multiplies, and for kernels that begin late.
+        smem: bytes of shared memory.
+    """
+
+    table: Table
+    block: dict[str, Column]
+    chosen: dict[str, Column]
+    matrix: Column
+    busiest: tuple[Column, Column]
+    waits: Column
+    stored: Column
+    shared: Column
+    begin: Column
+    late: Column
+    smem: Column
+
+
+def _alone(summary: Summary) -> Summary:
+    """A product without what is computed beside it: searches price one with many epilogues."""
+    fed = tuple(a._replace(passes=1) for a in summary.loads if a.feeds_product)
+    stores = tuple(a._replace(fast="", aligned=ANY_ALIGNMENT) for a in summary.stores)
+    return Summary(summary.extents, fed, stores, summary.products, (), (), (), n_nodes=0)
+
+
+@lru_cache(maxsize=256)
+def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
+    """The tiles of a product that is `_alone`; `whole` as in `Matrices`.
+
+    A unit's step takes what it copies, a copy's latency over the slots, or its products at the rate
+    that a cool machine has for microseconds; all units together take what crosses the cache that
+    they share, in whole lines.
+    """
+    sides, target = Matrices(summary, {}, whole), machine.target
+    table = _offered(sides, target)
+    figure, chosen = target.figure, dict(table.chosen)
+    block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
+    columns = Columns(block, chosen, table.names, exact=True)
+    chosen["band"] = _band(sides, columns, target)
+    beside, slot = _beside_the_ring(sides, table, columns), _stage_bytes(sides, columns)
+    chosen["stages"] = _deepest((target.memory("smem").n_bytes - beside) / slot, target)
+    crossing = _smem_traffic(summary, target, columns)
+    peak = table.rate * _of_forms(sides, columns, target)
+    rate = peak / crossing ** figure("smem_exponent")
+    wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
+    wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
+    matrix = flops(summary.products, summary, columns) / rate * wasted
+    matrix = matrix * _losses(table, target, columns)
+    burst = peak * figure("burst_over_rate") / crossing ** figure("burst_exponent")
+    split, n_blocks = chosen["split"], pieces(summary, columns) * _whole_clusters(sides, chosen)
+    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
+    steps = np.ceil(np.ceil(prod(summary.products[0].reduced) / chosen["k"]) / split)
+    rounds = np.ceil(n_blocks / _units(target, split * of_cluster))
+    flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
+    copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
+    work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
+    multiplied, power = work * target.n_units / burst, figure("overlap_power")
+    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
+    lines = _stage_bytes(sides, columns, of="lines", clusters=True)
+    per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
+    # A row's rate is what all units have power for: where some have nothing to do others have more.
+    busiest = waves(summary, target, columns)
+    idle = n_blocks < target.n_units
+    # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
+    (store,) = summary.stores
+    panels = chosen["n"] / split / panel_columns(chosen["n"] / split, store.itemsize)
+    stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
+    # CTAs that share a tile's steps wait for each other, and fetch sums.
+    sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
+    added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
+    once = figure("product_begin_s")
+    begin = np.where(split > 1, (once + added) * rounds, once)  # tiles are one after the other
+    begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
+    late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
+    return Tiles(
+        table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
+        rounds * (stored + panels * figure("store_panel_s")), n_blocks * steps * lines / per_s,
+        begin, late, slot * chosen["stages"] + beside,
+    )  # fmt: skip
+
+
 def _of_clusters(columns: Columns) -> Columns:
     """Blocks that read an operand once: those of a cluster read it together."""
     sizes = {"p": columns.extra["cluster_rows"], "q": columns.extra["cluster_cols"]}
@@ -243,57 +342,27 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
     )
 
 
-def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> None:
+def _pace(tiles: Tiles, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
-    A unit's step takes what it copies, a copy's latency over the slots, or its products at the rate
-    that a cool machine has for microseconds; all units together take what crosses the cache that
-    they share, in whole lines, and main memory. None of these hides the others whole, so powers of
-    them add up.
+    Units that wait, the cache that they share and main memory: none of these hides the others
+    whole, so powers of them add up.
 
     Args:
-        sides: the product.
-        burst: that rate, of each candidate.
+        tiles: those of the product.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
-    summary, figure, costs = sides.summary, target.figure, columns.costs
-    power, chosen = figure("overlap_power"), columns.extra
-    split, n_blocks = chosen["split"], pieces(summary, columns) * _whole_clusters(sides, chosen)
-    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
-    steps = np.ceil(np.ceil(prod(summary.products[0].reduced) / chosen["k"]) / split)
-    rounds = np.ceil(n_blocks / _units(target, split * of_cluster))
-    flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
-    copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
-    work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
-    multiplied = work * target.n_units / burst
-    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
-    lines = _stage_bytes(sides, columns, of="lines", clusters=True)
-    rate = target.memories[0].bytes_per_s
-    shared = n_blocks * steps * lines / (rate * figure("copies_over_memory"))
-    read = costs["gmem_bytes"] / rate
+    figure, costs = target.figure, columns.costs
+    power = figure("overlap_power")
+    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    # A row's rate is what all units have power for: where some have nothing to do others have more.
-    busiest = waves(summary, target, columns)
-    idle = n_blocks < target.n_units
-    computed = np.maximum(matrix * np.where(idle, 1.0, busiest), vector * busiest)
+    computed = np.maximum(matrix * tiles.busiest[0], vector * tiles.busiest[1])
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
-    # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
-    (store,) = summary.stores
-    panels = chosen["n"] / split / panel_columns(chosen["n"] / split, store.itemsize)
-    stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
-    stored = stored + panels * figure("store_panel_s")
-    paced = _together(power, waits + rounds * stored, shared, read)
-    # CTAs that share a tile's steps wait for each other, and fetch sums.
-    sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
-    added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
-    once = figure("product_begin_s")
-    begin = np.where(split > 1, (once + added) * rounds, once)  # tiles are one after the other
-    begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
-    late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
-    columns.time_s = target.launch_s + np.maximum(computed, paced) + begin + late
-    costs |= {"waits_s": waits, "latency_s": begin}
-    costs["memory_s"] = _together(power, shared, read)
+    paced = _together(power, tiles.waits + tiles.stored, tiles.shared, read)
+    columns.time_s = target.launch_s + np.maximum(computed, paced) + tiles.begin + tiles.late
+    costs |= {"waits_s": tiles.waits, "latency_s": tiles.begin}
+    costs["memory_s"] = _together(power, tiles.shared, read)
 
 
 def _together(power: float, *parts: Column) -> Column:
@@ -390,13 +459,13 @@ def _deepest(fitting: Column, target: Target) -> Column:
     return np.asarray(offered[np.maximum(number, 0)])
 
 
-def _check(sides: Matrices, table: Table, target: Target, columns: Columns, beside: Column) -> None:
+def _check(sides: Matrices, tiles: Tiles, target: Target, columns: Columns) -> None:
     """Whole instructions, clusters of tiles that are there, and what they take of the machine.
 
     Operand stages and staged results in shared memory, accumulators in registers.
     """
     summary, chosen = sides.summary, columns.extra
-    columns.reject(table.uneven, "tiles of parts of instructions")
+    columns.reject(tiles.table.uneven, "tiles of parts of instructions")
     lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
     columns.reject(lost, "tiles of fewer rows than a block has")
     for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
@@ -409,7 +478,7 @@ def _check(sides: Matrices, table: Table, target: Target, columns: Columns, besi
         columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
     tile = chosen["m"] * chosen["n"]
     accumulators = tile * len(summary.products)
-    smem = _stage_bytes(sides, columns) * chosen["stages"] + beside
+    smem = tiles.smem
     steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
     columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
     limit = target.memory("smem").n_bytes

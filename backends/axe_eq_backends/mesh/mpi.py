@@ -108,6 +108,9 @@ class MpiTransport:
         return [found, "-n", str(n_ranks)]
 
 
+TRANSPORT = MpiTransport()
+
+
 def _mpi() -> Any:
     try:
         from mpi4py import MPI

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from axe_eq.pack import Pack
-from axe_eq_backends.mesh.mpi import MpiTransport
-from axe_eq_backends.mesh.peers import PeersTransport
-from axe_eq_backends.mesh.torch_ranks import TorchTransport
+from axe_eq.pack import Later, Pack
 
-NCCL, GLOO = TorchTransport("nccl", on_device=True), TorchTransport("gloo", on_device=False)
+_HERE = "axe_eq_backends.mesh"
 
 PACK = Pack(
     "mesh",
     summary="transports of mesh plans: MPI, NCCL and gloo of torch, GPUs of one process",
-    transports={t.name: t for t in (MpiTransport(), NCCL, GLOO, PeersTransport())},
+    transports={
+        "mpi": Later(f"{_HERE}.mpi:TRANSPORT"),
+        "nccl": Later(f"{_HERE}.torch_ranks:NCCL"),
+        "gloo": Later(f"{_HERE}.torch_ranks:GLOO"),
+        "peers": Later(f"{_HERE}.peers:TRANSPORT"),
+    },
 )

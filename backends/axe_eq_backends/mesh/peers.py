@@ -267,3 +267,6 @@ class PeersTransport:
                 1, device=f"cuda:{device}"
             )  # torch's contexts are the devices' primary ones
         return PeersSession(torch, Copies(driver, n_ranks), n_ranks)
+
+
+TRANSPORT = PeersTransport()

@@ -273,6 +273,9 @@ class TorchTransport:
         )  # fmt: skip
 
 
+NCCL, GLOO = TorchTransport("nccl", on_device=True), TorchTransport("gloo", on_device=False)
+
+
 def _end(dist: Any) -> None:
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -23,7 +23,6 @@ from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import Columns, Summary, Work, flops, grid_of, traffic
 from axe_eq.target import Target
 from axe_eq_backends.nki.instrs import WIDENED
-from axe_eq_backends.nki.monoids import unable
 
 # What writes kernels is imported where it is asked for: most programs are for other machines.
 if TYPE_CHECKING:
@@ -174,6 +173,8 @@ class Tiles:
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused by monoids that no engine reduces by."""
+        from axe_eq_backends.nki.monoids import unable
+
         if lost := next(filter(None, map(unable, sorted(set(summary.monoids)))), ""):
             return lost
         if summary.unread or summary.n_ended:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from axe_eq.kernel.dispatch import Derive
 from axe_eq.kernel.families import Families, RowFamily
-from axe_eq_backends.nki import dma, pe, vector
-from axe_eq_backends.nki.meaning import MEANINGS
+from axe_eq.pack import Later
 from axe_eq_backends.nki.target import FAMILY
-from axe_eq_backends.nki.texts import TEXTS
+
+_HERE = "axe_eq_backends.nki"
 
 
-def _family(name: str, derive: Derive, *calls: str) -> RowFamily:
-    return RowFamily(name, derive, {c: MEANINGS[c] for c in calls}, {c: TEXTS[c] for c in calls})
+def _family(name: str, module: str, *calls: str) -> RowFamily:
+    meanings = {c: Later(f"{_HERE}.meaning:MEANINGS", c) for c in calls}
+    texts = {c: Later(f"{_HERE}.texts:TEXTS", c) for c in calls}
+    return RowFamily(name, Later(f"{_HERE}.{module}:derive"), meanings, texts)
 
 
 OWN = (
-    _family("pe", pe.derive, "nc_matmul", "nc_transpose"),
-    _family("dma", dma.derive, "dma_copy", "dma_gather", "dma_transpose"),
+    _family("pe", "pe", "nc_matmul", "nc_transpose"),
+    _family("dma", "dma", "dma_copy", "dma_gather", "dma_transpose"),
     _family(
-        "vector", vector.derive, "tensor_copy", "tensor_copy_predicated", "tensor_tensor",
+        "vector", "vector", "tensor_copy", "tensor_copy_predicated", "tensor_tensor",
         "tensor_scalar", "scalar_tensor_tensor", "reciprocal", "tensor_reduce", "memset",
         "tensor_tensor_scan", "tensor_scalar_reduce",
     ),
-    _family("scalar", vector.derive, "activation"),
-    _family("gpsimd", vector.derive, "iota"),
+    _family("scalar", "vector", "activation"),
+    _family("gpsimd", "vector", "iota"),
 )  # fmt: skip
 
 

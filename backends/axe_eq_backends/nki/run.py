@@ -66,16 +66,24 @@ class NkiInterpreter:
     """The interpreter of family "nki": plans, in program order."""
 
     def run(
-        self, step: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target,
+        self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target,
         arrays: Mapping[str, Array], order: int = 0,
     ) -> dict[str, Array]:  # fmt: skip
-        """What a lowered call writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
+        """What a lowered step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
 
         Engines wait for data by themselves: every order is the program's.
         """
         from axe_eq_backends.nki.assemble import interpreted
 
         return interpreted(step, graph, target, arrays)
+
+    def call(
+        self, launch: Launch, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """What the kernels of a launch write; see `axe_eq.run.interpret.CallInterpreter`."""
+        from axe_eq_backends.nki.assemble import interpreted
+
+        return interpreted(launch, graph, target, arrays)
 
 
 class NkiRunner:

@@ -82,7 +82,7 @@ def unequal(exe: axe.Executable) -> bool:
 def parts(exe: axe.Executable) -> int:
     """In how many parts the first kernel sums, those of a cluster's CTAs among them."""
     first = next(k for k in exe.kernels if k.row or k.nodes[-1].cell == "product")
-    return int(first.loops.get("b", 1)) * first.parameters.get("split", 1)
+    return int(first.loops.get("b", 1) * first.parameters.get("split", 1))
 
 
 @pytest.mark.sampled(1)

@@ -171,7 +171,6 @@ def test_on_a_mesh_it_is_as_if_nothing_was_said() -> None:
     [
         ("trn2", 8, "S[(16,16,128,32):(65536@m,32@m,512@m,1@m)]"),  # rows of partitions in one run
         ("trn2", 24, "S[(64,32,64,2):(4096@m,2@m,64@m,1@m)]"),
-        ("h200", 19, "S[(16,32,32,2):(2048@m,2@m,64@m,1@m)]"),
     ],
 )
 def test_forms_of_blocks_are_chosen_where_they_save(target: str, seed: int, layout: str) -> None:

@@ -86,6 +86,15 @@ def test_blocks_lie_in_the_memory_of_the_whole(name: str, monkeypatch: pytest.Mo
         check(exe)
 
 
+def test_blocks_of_what_is_read_through_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    def heads(x: Any, w: Any) -> Any:
+        return axe.array.sum(axe.array.reshape(x @ w, (64, 8, 16)), axis=0)
+
+    chosen = in_blocks(monkeypatch, [2, (3, 1)], dim=0)
+    check(compile_on_two(heads, {(64, 256): R, (256, 128): C}, R))
+    assert chosen
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_programs_in_blocks_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

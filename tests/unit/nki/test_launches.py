@@ -123,7 +123,6 @@ def test_kernels_are_joined_where_a_call_takes_less() -> None:
     assert less.time_s == pytest.approx(0.5 * (a.time_s + b.time_s) + c.time_s)
     assert (more.launches, more.calls) == ((), graph.steps)
     assert all("one call takes longer" in why for why in more.apart)
-    assert launched(graph, object(), target) is graph
 
 
 @pytest.mark.sampled(40)

@@ -84,7 +84,7 @@ class Operand:
         looks = tuple(replace(x, reach=tuple(x.reach[d] for d in dims)) for x in self.looks)
         strides = tuple(self.strides[d] for d in dims)
         end = self.end and (dims.index(self.end[0]), dims.index(self.end[1]), self.end[2])
-        return replace(self, strides=strides, window=window, looks=looks, end=end)
+        return Operand(self.name, self.dtype, strides, self.offset, window, self.counts, looks, end)
 
     def widened(self) -> Operand:
         """The same tensor with one more dim in front, which it does not depend on."""
