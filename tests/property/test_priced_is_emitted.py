@@ -207,7 +207,7 @@ def emitted(step: Any, graph: Any) -> Emitted:
     def of(end: str) -> list[Any]:
         return [shape for name, shape in shapes.items() if name.endswith(end)]
 
-    if not kernel.persistent:
+    if of("_shared"):
         m, n = accs[0]
         (depth,) = {shape[2] for shape in of("_shared")}
         held = {"m": m, "n": n, "k": depth, "warps": warps}

@@ -14,7 +14,6 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.errors import SearchError
 from axe_eq.extract.search.commit import as_priced
 from axe_eq.extract.search.merge import stored
 from axe_eq.program.types import DTYPES
@@ -140,22 +139,6 @@ def test_the_source_compiles_alone(name: str) -> None:
     for kernel, text in texts.items():
         assert "#include" not in text
         assert "0 bytes spill stores" in compile_text(text, 90, kernel).log
-
-
-REFUSED: dict[str, tuple[Fn, tuple[axe.Spec, ...], str]] = {
-    "a swizzled value": (
-        lambda x: x + 1,
-        (axe.Spec((24, 64), "f16", layout="sw(3,3,3)@m . S[(24,64):(64@m,1@m)]"),),
-        "one memory axis",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_no_schedule_covers_is_refused_with_the_reason(name: str) -> None:
-    fn, specs, reason = REFUSED[name]
-    with pytest.raises(SearchError, match=reason):
-        axe.compile(fn, *specs, target="h200")
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f32"])

@@ -148,25 +148,29 @@ class _Writer:
         self.operands: dict[str, tuple[ir.Buffer, ir.Buffer, int]] = {}
         self.tails: dict[str, int | None] = {}
         depth = p.end[1] if p.end else p.k
-        for pair in p.products:
-            for matrix, extent, tile in ((pair[0], p.m, t.m), (pair[1], p.n, t.n)):
-                if matrix.name not in self.operands:
-                    tensor = self._tensor(matrix, (*p.outer, *p.parts), (extent, depth))
-                    size = DTYPES[matrix.dtype].itemsize
-                    layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile))
-                    ring = k.smem(
-                        f"{matrix.name}_ring", matrix.dtype, (t.stages, tile, t.k), layout
-                    )
-                    self.operands[matrix.name] = tensor, ring, self._there(matrix, extent, tile)
-                    self.tails[matrix.name] = self._tail(matrix, extent, tile)
+        sides: dict[str, tuple[Matrix, Int, int]] = {}
+        for a, b in p.products:
+            sides.setdefault(a.name, (a, p.m, t.m))
+            sides.setdefault(b.name, (b, p.n, t.n))
+        # Tensors first: a program's names are kept, and others pass over them.
+        tensors = {
+            name: self._tensor(m, (*p.outer, *p.parts), (extent, depth))
+            for name, (m, extent, _) in sides.items()
+        }
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
+        self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
+        for name, (matrix, extent, tile) in sides.items():
+            size = DTYPES[matrix.dtype].itemsize
+            layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile))
+            ring = k.smem(f"{name}_ring", matrix.dtype, (t.stages, tile, t.k), layout)
+            self.operands[name] = tensors[name], ring, self._there(matrix, extent, tile)
+            self.tails[name] = self._tail(matrix, extent, tile)
         self.partials: list[ir.Buffer] = []
         if t.split > 1:
             sums = t.consumers, self.rows, t.n
             self.partials = [
                 k.smem("partials", "f32", sums, _of_threads(*sums)) for _ in p.products
             ]
-        self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
         layout = (
             tiles.panels(lead, self.rows, self.wide, self.size)
