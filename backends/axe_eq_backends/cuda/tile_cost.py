@@ -104,7 +104,7 @@ class TensorCores:
         _pace(tiles, target, columns)
         apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
         columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
-        _check(sides, tiles, target, columns)
+        _check(summary, tiles, columns)
         return sides.named(columns)
 
 
@@ -215,6 +215,7 @@ class Tiles(NamedTuple):
         shared: seconds of the cache that all units share.
         begin, late: seconds until a unit multiplies, and for kernels that begin late.
         smem: bytes of shared memory.
+        lost, rejected: tiles that do not fit, and why, with their numbers.
     """
 
     table: Table
@@ -228,6 +229,8 @@ class Tiles(NamedTuple):
     begin: Column
     late: Column
     smem: Column
+    lost: Mask
+    rejected: dict[str, int]
 
 
 def _alone(summary: Summary) -> Summary:
@@ -286,10 +289,12 @@ def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
     begin = np.where(split > 1, (once + added) * rounds, once)  # tiles are one after the other
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
     late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
+    smem, columns.time_s = slot * chosen["stages"] + beside, np.zeros(len(columns))
+    _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
         table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
         rounds * (stored + panels * figure("store_panel_s")), n_blocks * steps * lines / per_s,
-        begin, late, slot * chosen["stages"] + beside,
+        begin, late, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -459,13 +464,10 @@ def _deepest(fitting: Column, target: Target) -> Column:
     return np.asarray(offered[np.maximum(number, 0)])
 
 
-def _check(sides: Matrices, tiles: Tiles, target: Target, columns: Columns) -> None:
-    """Whole instructions, clusters of tiles that are there, and what they take of the machine.
-
-    Operand stages and staged results in shared memory, accumulators in registers.
-    """
+def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: Columns) -> None:
+    """Whole instructions, clusters of tiles that are there, and stages that memory holds."""
     summary, chosen = sides.summary, columns.extra
-    columns.reject(tiles.table.uneven, "tiles of parts of instructions")
+    columns.reject(uneven, "tiles of parts of instructions")
     lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
     columns.reject(lost, "tiles of fewer rows than a block has")
     for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
@@ -476,16 +478,22 @@ def _check(sides: Matrices, tiles: Tiles, target: Target, columns: Columns) -> N
         last = sides.there[side == "rows"] % chosen[other]
         beyond = (last > 0) & (last <= chosen[other] * (n - 1) / n)
         columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
-    tile = chosen["m"] * chosen["n"]
-    accumulators = tile * len(summary.products)
-    smem = tiles.smem
     steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
     columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
     limit = target.memory("smem").n_bytes
-    columns.costs |= {
-        "smem_bytes": smem, "register_bytes": accumulators * DTYPES["f32"].itemsize
-    }  # fmt: skip
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
+
+
+def _check(summary: Summary, tiles: Tiles, columns: Columns) -> None:
+    """What does not fit, and registers: accumulators and what is computed beside products."""
+    chosen = columns.extra
+    columns.time_s = np.where(tiles.lost, np.inf, columns.time_s)
+    columns.rejected = dict(tiles.rejected)
+    tile = chosen["m"] * chosen["n"]
+    accumulators = tile * len(summary.products)
+    columns.costs |= {
+        "smem_bytes": tiles.smem, "register_bytes": accumulators * DTYPES["f32"].itemsize
+    }  # fmt: skip
     threads = GROUP_THREADS * chosen["consumers"]
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
