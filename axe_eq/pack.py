@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, packages_distributions
 from typing import Any
 
 from axe_eq.debug import switches
@@ -343,7 +343,12 @@ class Later:
 @cache
 def _imported(place: str, entry: str) -> Any:
     module, _, name = place.partition(":")
-    found = getattr(import_module(module), name)
+    try:
+        found = getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        owner = module.partition(".")[0]
+        of = packages_distributions().get(owner, [owner])[0]
+        raise missing_package(error, f"module {module!r}", owner, of) or error from None
     return found[entry] if entry else found
 
 
