@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import subprocess
 import sys
+from collections.abc import Mapping
 
 import pytest
 
@@ -34,7 +35,7 @@ def test_what_comes_later_is_the_object_itself() -> None:
 def test_every_later_object_of_installed_packs_is_there() -> None:
     found = 0
     for pack in installed().values():
-        tables = [pack.transports, pack.runners, pack.interpreters]
+        tables: list[Mapping[str, object]] = [pack.transports, pack.runners, pack.interpreters]
         for family in pack.row_families.values():
             tables += [family.meanings, family.texts, {"": family.derive}]
         for one in (x for table in tables for x in table.values() if isinstance(x, Later)):
