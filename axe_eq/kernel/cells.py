@@ -224,6 +224,18 @@ def flops(cell: Cell) -> float:
 
 def result_dtype(cell: Cell, dtypes: Sequence[str]) -> str:
     """The dtype a cell expression computes in, from its operands' dtypes."""
+    return _result_dtype(cell, dtypes, {})
+
+
+def _result_dtype(cell: Cell, dtypes: Sequence[str], known: dict[int, str]) -> str:
+    """What is used twice is looked at once: by identity, for 1 and 1.0 are equal."""
+    found = known.get(id(cell))
+    if found is None:
+        found = known[id(cell)] = _dtype_of(cell, dtypes, known)
+    return found
+
+
+def _dtype_of(cell: Cell, dtypes: Sequence[str], known: dict[int, str]) -> str:
     if isinstance(cell, Operand):
         return DTYPES[dtypes[cell.index]].accumulate
     if isinstance(cell, Constant):
@@ -233,7 +245,7 @@ def result_dtype(cell: Cell, dtypes: Sequence[str]) -> str:
         return "bool"
     if declared.result == "param":
         return DTYPES[dtype(params[0]).name].accumulate
-    return common_dtype(cell, [result_dtype(a, dtypes) for a in cell.args])
+    return common_dtype(cell, [_result_dtype(a, dtypes, known) for a in cell.args])
 
 
 def common_dtype(cell: Apply, held: Sequence[str]) -> str:

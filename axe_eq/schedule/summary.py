@@ -238,6 +238,8 @@ class Summary:
 
     def without_places(self) -> Summary:
         """The same without strides and offsets."""
+        if not any(a.strides or a.offset for a in (*self.loads, *self.stores)):
+            return self
         loads, stores = (
             tuple(a._replace(strides=(), offset=0) for a in accesses)
             for accesses in (self.loads, self.stores)

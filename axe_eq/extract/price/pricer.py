@@ -165,8 +165,8 @@ class Pricer:
             time_s = _left(schedule.name, columns, summary, ruled)
             at = int(np.argmin(time_s))
             if time_s[at] < INFINITE:
-                made = _chosen(schedule.name, columns, at, summary)
-                found.append(replace(made, estimated=schedule.name in self._readers))
+                is_estimate = schedule.name in self._readers
+                found.append(_chosen(schedule.name, columns, at, summary, is_estimate))
         if not ruled:
             self._memo[summary] = list(found), dict(reasons)
         return found, reasons
@@ -309,10 +309,15 @@ def _left(name: str, columns: Columns, summary: Summary, ruled: Mapping[Way, str
     return time_s
 
 
-def _chosen(name: str, columns: Columns, at: int, summary: Summary) -> Price:
+def _chosen(
+    name: str, columns: Columns, at: int, summary: Summary, estimated: bool = False
+) -> Price:
     letters = () if columns.exact else (x for x, _ in summary.extents if x in columns.block)
     sizes = {x: int(columns.size(x, summary.extent(x))[at]) for x in letters}
     sizes |= {key: int(column[at]) for key, column in columns.extra.items()}
     costs = {key: float(column[at]) for key, column in columns.costs.items()}
     row = columns.rows[at] if columns.rows else ""
-    return Price(float(columns.time_s[at]), name, row, tuple(sizes.items()), tuple(costs.items()))
+    return Price(
+        float(columns.time_s[at]), name, row, tuple(sizes.items()), tuple(costs.items()),
+        estimated=estimated,
+    )  # fmt: skip

@@ -6,7 +6,7 @@ is written by is all in it. The terms follow the kernel of `schedules.gemm`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, prod
@@ -377,7 +377,13 @@ def _together(power: float, *parts: Column) -> Column:
 
 def panel_columns(cols: Column, itemsize: int) -> Column:
     """Columns of results that are stored at once, of tiles that have so many."""
-    return np.array([panel_width(n, itemsize) for n in np.asarray(cols).astype(int).tolist()])
+    return _of_each(np.asarray(cols), lambda n: panel_width(n, itemsize))
+
+
+def _of_each(column: Column, of: Callable[[int], float]) -> Column:
+    """A function of every entry of a column of few whole numbers."""
+    several, at = np.unique(column.astype(int), return_inverse=True)
+    return np.array([of(n) for n in several.tolist()])[at]
 
 
 def _whole_clusters(sides: Matrices, chosen: Mapping[str, Column]) -> Column:
@@ -435,18 +441,16 @@ def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
         if access.feeds_product and _along_side(access):
             side = columns.extra["m" if "p" in access.letters else "n"].astype(int)
             widths = np.gcd(side * access.itemsize, PANEL_BYTES)
-            of = {w: row.efficiency.get(f"MN {w}B", 1.0) for w in np.unique(widths).tolist()}
-            found = np.minimum(found, [of[w] for w in widths.tolist()])
+            part = _of_each(widths, lambda w: row.efficiency.get(f"MN {w}B", 1.0))
+            found = np.minimum(found, part)
     return found
 
 
 def _units(target: Target, cluster: Column) -> Column:
     """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
-    found = {
-        n: target.figure(f"units_in_clusters.{n}")
-        for n in map(int, np.unique(cluster[cluster > 1]))
-    }
-    return np.array([found.get(n, target.n_units) for n in cluster.tolist()])
+    return _of_each(
+        cluster, lambda n: target.figure(f"units_in_clusters.{n}") if n > 1 else target.n_units
+    )
 
 
 def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
