@@ -33,9 +33,23 @@ MOST_READS = 1024  # that are counted
 REMEMBERED = 4096
 
 
-def summarise(forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Summary:
-    """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
-    return _Figures(forest, roots, picks, stored).summary()
+def summarise(
+    forest: Forest,
+    roots: Sequence[int],
+    picks: Picks,
+    stored: Sequence[str],
+    order: Sequence[int] | None = None,
+) -> Summary:
+    """The figures of a cone with these root tiles; `stored` are the layouts they are stored in.
+
+    Args:
+        forest: its tiles.
+        roots: those that are stored.
+        picks: the alternative taken of every tile.
+        stored: the layout that each root is stored in.
+        order: `used` of them, where it is known.
+    """
+    return _Figures(forest, roots, picks, stored, order or used(roots, picks)).summary()
 
 
 class _Read(NamedTuple):
@@ -56,10 +70,15 @@ class _Figures:
     """
 
     def __init__(
-        self, forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]
+        self,
+        forest: Forest,
+        roots: Sequence[int],
+        picks: Picks,
+        stored: Sequence[str],
+        order: Sequence[int],
     ) -> None:
         self.forest, self.roots, self.picks, self.stored = forest, roots, picks, stored
-        self.order = used(roots, picks)
+        self.order = order
         self.moves = [(t, s) for t in self.order if (s := picks[t].selects)]
         self.products = [c for t in self.order if (c := picks[t]).product]
         self.ends = {

@@ -116,13 +116,12 @@ class Prices:
         key = _key(roots, picks, stored)
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
-            refused = None
+            refused, order = None, used(roots, picks)
             if self.pricer.refuses:
-                order = used(roots, picks)
                 refused = self.pricer.refused(reductions(self.forest, order, picks, len(roots)))
             found = (
                 _Known(None, refused) if refused
-                else self._found(roots, picks, stored, ruled_out)
+                else self._found(roots, order, picks, stored, ruled_out)
             )  # fmt: skip
             self._known[key] = found
         return found, ruled_out
@@ -130,6 +129,7 @@ class Prices:
     def _found(
         self,
         roots: Sequence[int],
+        order: Sequence[int],
         picks: Picks,
         stored: Sequence[str],
         ruled_out: Mapping[Way, str],
@@ -138,7 +138,7 @@ class Prices:
         form = None if ruled_out else (tuple(stored), *self._form(roots, picks))
         found = self._by_form.get(form) if form else None
         if found is None:
-            summary = summarise(self.forest, roots, picks, stored)
+            summary = summarise(self.forest, roots, picks, stored, order)
             found = _Known(summary, self.pricer.price(summary, ruled_out))
             if form:
                 self._by_form[form] = found
