@@ -70,8 +70,8 @@ def test_the_priced_cells_of_a_product_are_those_of_its_kernel(
     found: dict[frozenset[int], float] = {}
     plain = figures.summarise
 
-    def summarise(forest: Forest, roots: Any, picks: Any, stored: Any = ()) -> Any:
-        made = plain(forest, roots, picks, stored)
+    def summarise(forest: Forest, roots: Any, picks: Any, *given: Any) -> Any:
+        made = plain(forest, roots, picks, *given)
         found[frozenset(map(id, picks.values()))] = made.cells
         return made
 
