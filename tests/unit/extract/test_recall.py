@@ -48,9 +48,11 @@ def test_every_cone_is_summarised_once(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[Any, ...]] = []
     plain = figures.summarise
 
-    def noted(forest: Any, roots: Sequence[int], picks: Any, stored: Sequence[str]) -> Any:
+    def noted(
+        forest: Any, roots: Sequence[int], picks: Any, stored: Sequence[str], order: Sequence[int]
+    ) -> Any:
         seen.append((tuple(roots), tuple(stored), frozenset((t, id(c)) for t, c in picks.items())))
-        return plain(forest, roots, picks, stored)
+        return plain(forest, roots, picks, stored, order)
 
     monkeypatch.setattr(priced, "summarise", noted)
     for n_ops in (7, 14):
