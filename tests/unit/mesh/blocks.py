@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from axe_eq.extract.mesh.blocks import Region, regions
+from axe_eq.pipeline import answers
 from axe_eq.pipeline.on_mesh import Plans
 
 
@@ -37,7 +38,7 @@ def in_blocks(
             assert made is not None, plans.refused
             plans.tried = {0: made}
 
-    monkeypatch.setenv("AXE_CACHE", "0")  # what is found so is for nobody else
+    monkeypatch.setattr(answers, "is_cached", lambda: False)  # what is found so is for nobody else
     monkeypatch.setattr(Plans, "_hide", hide)
     monkeypatch.setattr(Plans, "_improve", lambda plans: None)
     monkeypatch.setattr(Plans, "_transform", lambda plans, problem: None)
