@@ -168,7 +168,7 @@ class Run:
         values = t.array()
         if exact or is_packed(t.dtype):
             return values.copy()
-        return values.astype(F32)
+        return values.astype(F32, order="C")  # sums depend on no order in memory
 
     def uses(self, t: Tensor) -> None:
         """Note that the instruction reads an operand whatever it holds."""
