@@ -162,6 +162,15 @@ def _fixed_seeds() -> None:
 
 
 @pytest.fixture
+def searched() -> Iterator[None]:
+    """Nothing is taken from the cache of programs: the test watches a search, or changes it."""
+    from axe_eq.debug import debug
+
+    with debug(cache=0):
+        yield
+
+
+@pytest.fixture
 def rng(request: pytest.FixtureRequest) -> np.random.Generator:
     """A generator whose seed is the test's name: the same in every order of tests."""
     return np.random.default_rng(zlib.crc32(request.node.nodeid.encode()))

@@ -143,6 +143,7 @@ def test_what_is_not_the_function_is_refuted(monkeypatch: pytest.MonkeyPatch) ->
 BIG = {(8192, 8192): C, (8192, 4096): R}
 
 
+@pytest.mark.usefixtures("searched")
 def test_blocks_are_taken_where_they_pay() -> None:
     product: Callable[..., Any] = lambda x, w: x @ w  # noqa: E731
     exe = compile_on_two(product, BIG, R, "f16", "h200")
@@ -162,6 +163,7 @@ def test_blocks_are_taken_where_they_pay() -> None:
     assert any(name.startswith("k0") for name in order[first:])  # kernels after an exchange began
 
 
+@pytest.mark.usefixtures("searched")
 @pytest.mark.parametrize("link", [Link(393e9, 18e-6), Link(1e15, 0.0, beside=True)])
 def test_blocks_are_not_taken_where_nothing_is_hidden(link: Link) -> None:
     product: Callable[..., Any] = lambda x, w: x @ w  # noqa: E731
@@ -171,6 +173,7 @@ def test_blocks_are_not_taken_where_nothing_is_hidden(link: Link) -> None:
     assert not any(b.within for b in exe.plan.buffers.values())
 
 
+@pytest.mark.usefixtures("searched")
 def test_a_slow_link_of_the_host_is_hidden_too() -> None:
     fn, _, goal = PROGRAMS["gathered"]
     target = cpu.replace(links=(Link(5e7, 1e-6, beside=True),))
