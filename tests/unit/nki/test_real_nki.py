@@ -103,6 +103,7 @@ def lowers(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = importlib.import_module("nki.compiler.ncc_driver")
     if not hasattr(compiled, "compile_kernel_to_nir"):
         pytest.skip("this nki has another front end: compile_kernel_to_nir is of 0.6")
+    (folder / "artifacts").mkdir()
     options = driver.CompileOptions(target="trn2", artifacts_dir=str(folder / "artifacts"))
     result = compiled.compile_kernel_to_nir(
         function,
@@ -233,7 +234,8 @@ def test_a_level_passes_what_is_right_and_fails_what_is_not(
     (folder / file).write_text(broken, encoding="utf-8")
     for module in [m for m in sys.modules if m.partition(".")[0] == "nki"]:
         del sys.modules[module]
-    shutil.rmtree(folder / "program", ignore_errors=True)
+    for left in "program", "artifacts":
+        shutil.rmtree(folder / left, ignore_errors=True)
     importlib.invalidate_caches()
     with pytest.raises(AssertionError):
         level(name, folder, monkeypatch)
