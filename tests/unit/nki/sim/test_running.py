@@ -68,6 +68,10 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
         SCALE.replace("    return out", "    nl.par_dim(4)\n    return out"),
         {},
     ),
+    "instruction of a later dialect": (
+        SCALE.replace("    return out", "    nisa.select_reduce(dst=t)\n    return out"),
+        {"dialect": "0.2"},
+    ),
     "unknown argument": (SCALE.replace("operand0=2.0", "operand=2.0"), {}),
     "unknown module": (SCALE.replace("import nki.isa", "import nki.isb"), {}),
     "too many instructions": (
