@@ -28,8 +28,11 @@ _EXACT = 2.0**22  # beyond, float32 sums with it are no longer whole numbers; fr
 
 
 def _nearest(x: Cell) -> Cell:
-    whole = apply("sub", apply("add", x, _NEAREST), _NEAREST)
-    return apply("where", apply("lt", apply("abs", x), _EXACT), whole, x)
+    return apply("where", apply("lt", apply("abs", x), _EXACT), _nearest_of_small(x), x)
+
+
+def _nearest_of_small(x: Cell) -> Cell:
+    return apply("sub", apply("add", x, _NEAREST), _NEAREST)
 
 
 def _floor(x: Cell) -> Cell:
@@ -85,21 +88,31 @@ def _endless(x: Cell) -> Cell:
     return apply("eq", apply("abs", x), math.inf)
 
 
+_PARTS = (6.28125, 253 * 2.0**-17)  # of 2 pi, of 8 bits: products with up to 2^16 turns are exact
+
+
 def _turned(x: Cell) -> Cell:
-    """X less whole turns, within [-pi, pi]: 2 pi in two parts, as x / 2 pi rounds."""
-    turns = _floor(apply("add", apply("mul", x, 1 / (2 * math.pi)), 0.5))
-    high = 6.28125  # of few bits: its products with whole numbers are exact
-    less = apply("sub", x, apply("mul", turns, high))
-    less = apply("sub", less, apply("mul", turns, 2 * math.pi - high))
-    return apply("maximum", apply("minimum", less, math.pi), -math.pi)
+    """X less whole turns, within [-pi, pi] and what x / 2 pi rounds: a 1000th at 10,000 turns."""
+    turns = _nearest_of_small(apply("mul", x, 1 / (2 * math.pi)))
+    for part in (*_PARTS, 2 * math.pi - sum(_PARTS)):
+        x = apply("sub", x, apply("mul", turns, part))
+    return x
 
 
 def _sin(x: Cell) -> Cell:
-    return _native("sin", _turned(x))
+    """That of the nearer one of x and its mirror image at a right angle, within [-pi, pi]."""
+    x = _turned(x)
+    mirrored = (apply("sub", Constant(side), x) for side in (math.pi, -math.pi))
+    return _sine(apply("maximum", apply("minimum", x, next(mirrored)), next(mirrored)))
 
 
 def _cos(x: Cell) -> Cell:
-    return _native("sin", _turned(apply("add", x, math.pi / 2)))
+    return _sine(apply("sub", Constant(math.pi / 2), apply("abs", _turned(x))))
+
+
+def _sine(x: Cell) -> Cell:
+    """The engine's, within its range, which what is left of very many turns is not in."""
+    return _native("sin", apply("maximum", apply("minimum", x, math.pi), -math.pi))
 
 
 def _log1p(x: Cell) -> Cell:
