@@ -115,7 +115,7 @@ def test_cells_of_two_floats(name: str) -> None:
     if name in ("atan2", "hypot"):  # what is less than a normal number counts as nothing
         pairs += [(1e-40, 0.0), (0.0, -1e-40), (1e-40, 1.0), (-1.0, 1e-40)]
     if name == "hypot":  # a length is NaN here where a side is
-        pairs = [(a, b) for a, b in pairs if not {a, b} & ENDLESS or a == a and b == b]
+        pairs = [(a, b) for a, b in pairs if not {a, b} & ENDLESS or (a == a and b == b)]
     x, y = (np.array(side, np.float32) for side in zip(*pairs, strict=True))
     cell = apply(name, arg(0), arg(1))
     want, out = out_of(cell, x, y)
