@@ -41,20 +41,21 @@ def port(graph: ScheduleGraph, buffer: str, layout: str) -> Port:
     count = buffer_elements(layout)
     dense = count == of.size and layout == row_major(of.size)
     shape = of.shape if dense and of.shape else (count,)
-    return Port(buffer, shape, of.dtype)
+    said = f"{of}, as bytes" if of.dtype == "bool" else str(of)
+    return Port(buffer, shape, of.dtype, said if dense else f"{said}, flat in {layout}")
 
 
 def source(call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target) -> Source:
-    """The text of one call.
+    """The text of one call: its arguments and results in the order of the program's.
 
     Raises:
         DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
     """
     found = planned(call, graph, target)
     reads, writes = graph.accesses(call)
-    ports = {
-        a.buffer: port(graph, a.buffer, graph.buffers[a.buffer].layout) for a in (*reads, *writes)
-    }
+    first = (*graph.inputs, *graph.outputs)  # whoever calls the text gives them so, by position
+    names = sorted({a.buffer for a in (*reads, *writes)}, key=[*first, *graph.buffers].index)
+    ports = {name: port(graph, name, graph.buffers[name].layout) for name in names}
     return emit(found.made, found.buffers, ports)
 
 
