@@ -30,7 +30,7 @@ from axe_eq.schedule.box import ALL, parse
 from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
 from axe_eq.schedule.graph import Step as GraphStep
-from axe_eq.schedule.memory import buffer_elements, lifetimes
+from axe_eq.schedule.memory import lifetimes
 
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
@@ -132,8 +132,8 @@ def _check_steps(plan: MeshPlan) -> None:
             raise ScheduleError(place, f"has tag {step.number}", "one above those before it")
         else:
             last = step.number
-    for name in written:
-        if plan.root(name) not in written:
+    for name in plan.buffers:
+        if name in written and plan.root(name) not in written:
             wrong = f"lies within {plan.root(name)!r}, which no step makes"
             raise ScheduleError(f"buffer {name!r}", wrong, "a step that joins what lies there")
     for name, text in zip(plan.outputs, plan.types, strict=True):
@@ -243,11 +243,8 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
 
 def _check_lies(place: str, buffer: BufferSpec, own: BufferSpec, want: ValueType) -> None:
     """A local graph's buffer lies as a rank's part does: dense, or as within another one."""
-    if not buffer.within:
-        if buffer_elements(own.layout) != want.size:
-            raise ScheduleError(place, "is not dense on a rank", "row-major")
-        return
-    lies = digits(buffer).layout
+    dense = Layout([(want.size, 1)]).canonical()
+    lies = digits(buffer).layout if buffer.within else dense
     if Layout.parse(own.layout).canonical() != lies:
         raise ScheduleError(place, f"lies in {own.layout} on a rank", str(lies))
 

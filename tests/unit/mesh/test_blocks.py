@@ -260,6 +260,21 @@ def _moved(plan: Any, inside: list[Any]) -> Any:
     return replace(plan, buffers=buffers, steps=tuple(steps))
 
 
+def test_local_graphs_take_parts_as_they_lie() -> None:
+    """Dense rows: machines read what lies there, whatever their graph says."""
+    cut = axe.read("jax", R, shape=(8, 6), mesh=M2)
+    spec = axe.Spec((8, 6), "i32", layout=cut)
+    plan = axe.compile(lambda x: x * 2, spec, mesh=M2, outputs=[cut], target="cpu").plan
+    (step,) = plan.steps
+    graph, turned = step.graph, "S[(4,6):(1@m,4@m)]"
+    (kernel,), (given,) = graph.steps, graph.inputs
+    kernel = replace(kernel, reads=(replace(kernel.reads[0], layout=turned),))
+    buffers = {**graph.buffers, given: replace(graph.buffers[given], layout=turned)}
+    own = replace(step, graph=replace(graph, buffers=buffers, steps=(kernel,)))
+    with pytest.raises(ScheduleError, match="lies in .* on a rank; expected"):
+        replace(plan, steps=(own,)).prove()
+
+
 def test_what_lies_in_a_memory_is_never_overwritten() -> None:
     """A step computes into what another one reads later: in an input, or in each other's memory."""
     cut = axe.read("jax", R, shape=(64, 16), mesh=M2)
