@@ -271,7 +271,7 @@ def test_local_graphs_take_parts_as_they_lie() -> None:
     kernel = replace(kernel, reads=(replace(kernel.reads[0], layout=turned),))
     buffers = {**graph.buffers, given: replace(graph.buffers[given], layout=turned)}
     own = replace(step, graph=replace(graph, buffers=buffers, steps=(kernel,)))
-    with pytest.raises(ScheduleError, match="lies in .* on a rank; expected"):
+    with pytest.raises(ScheduleError, match=r"lies in .* on a rank; expected"):
         replace(plan, steps=(own,)).prove()
 
 
