@@ -18,7 +18,7 @@ USUAL = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
 
 
 def check(
-    text: str, file: str, dialect: str, names: Mapping[str, Any] | None = None
+    text: str, file: str, dialect: str, names: Mapping[str, Any] | None = None, kernel: str = ""
 ) -> list[Finding]:
     """What is found in a text of kernels that need not stop a simulation.
 
@@ -27,6 +27,8 @@ def check(
         file: how lines of it are called.
         dialect: whose names there are.
         names: what the text uses without an import.
+        kernel: which is run: absent names in functions that it does not use stop nothing. "" for
+            any of them.
 
     Raises:
         NkiError: it is no Python, or uses a name that the dialect does not have.
@@ -36,10 +38,32 @@ def check(
         tree = ast.parse(text, file)
     aliases = {n: USUAL[n] for n in names or {} if n in USUAL}
     aliases |= dict(_imported(tree, file, dialect))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            _resolved(node, aliases, file, dialect)
-    return [Finding(LINT, said, (file, line)) for line, said in _beyond(tree, dialect)]
+    found, unused = list[tuple[int, str]](), _unused(tree, kernel)
+    for part in tree.body:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Attribute):
+                try:
+                    _resolved(node, aliases, file, dialect)
+                except NkiError as error:
+                    if part not in unused:
+                        raise
+                    found.append((node.lineno, f"{error.thing}: {error.wrong}; not run here"))
+    return [Finding(LINT, said, (file, line)) for line, said in (*found, *_beyond(tree, dialect))]
+
+
+def _unused(tree: ast.Module, kernel: str) -> set[ast.stmt]:
+    """Functions of a text that a kernel of it does not name, itself or through others."""
+    functions = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef)}
+    left, reached = {kernel} & {*functions}, set[str]()
+    if not left:
+        return set()
+    left |= {n.id for s in tree.body if s not in functions.values() for n in ast.walk(s)
+             if isinstance(n, ast.Name)} & {*functions}  # fmt: skip
+    while left:
+        reached.add(name := left.pop())
+        named = {n.id for n in ast.walk(functions[name]) if isinstance(n, ast.Name)}
+        left |= named & {*functions} - reached
+    return {s for name, s in functions.items() if name not in reached}
 
 
 def _imported(tree: ast.AST, file: str, dialect: str) -> Iterator[tuple[str, str]]:

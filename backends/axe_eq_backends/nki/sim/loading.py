@@ -188,9 +188,11 @@ def load_file(
     return execute(read(path), str(path), dialect, names)
 
 
-def lint_file(path: str, dialect: str, names: Mapping[str, Any] | None = None) -> list[Finding]:
+def lint_file(
+    path: str, dialect: str, names: Mapping[str, Any] | None = None, kernel: str = ""
+) -> list[Finding]:
     """What `lint.check` finds in a file."""
-    return lint.check(read(path), path, dialect, names)
+    return lint.check(read(path), path, dialect, names, kernel)
 
 
 def read(path: str) -> str:

@@ -74,7 +74,7 @@ def _run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     paths = [*job["paths"], *([str(Path(path).resolve().parent)] if path else [])]
     with findable(dialect, paths):
         names = prelude(dialect) if job["prelude"] else None
-        remarks = [] if job["module"] else lint_file(path, dialect, names)
+        remarks = [] if job["module"] else lint_file(path, dialect, names, job["kernel"])
         space = load_file(path, dialect, job["module"], names)
         kernel = find(space, job["kernel"], path or job["module"])
         outputs, report = simulate(

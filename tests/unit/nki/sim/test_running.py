@@ -69,6 +69,10 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
         SCALE.replace("    return out", "    nl.par_dim(4)\n    return out"),
         {},
     ),
+    "instruction of a later dialect": (
+        SCALE.replace("    return out", "    nisa.select_reduce(dst=t)\n    return out"),
+        {"dialect": "0.2"},
+    ),
     "unknown argument": (SCALE.replace("operand0=2.0", "operand=2.0"), {}),
     "unknown module": (SCALE.replace("import nki.isa", "import nki.isb"), {}),
     "too many instructions": (
@@ -305,6 +309,28 @@ def test_an_absent_name_is_found_however_it_is_spelled(use: str) -> None:
         match=r"no_such_thing: is no name of dialect 0.3; expected a name that is simulated",
     ):
         check(use, "k.py", "0.3")
+
+
+def test_a_kernel_is_not_stopped_by_names_of_functions_that_it_does_not_use() -> None:
+    text = (
+        "import nki\nimport nki.language as nl\n"
+        "def old(x):\n    return nl.arange(x)\n"
+        "def helper(x):\n    return other(x)\n"
+        "def other(x):\n    return nl.no_such_thing\n"
+        "def k(x):\n    return x\n"
+        "def l(x):\n    return helper(x)\n"
+    )
+    said = [str(w).splitlines()[0] for w in check(text, "k.py", "0.3", kernel="k")]
+    assert said == [
+        f"LINT nki.language.{name}: is no name of dialect 0.3; not run here"
+        for name in ("arange", "no_such_thing")
+    ]
+    for kernel in ("l", "", "absent"):  # through two functions; whatever is run; by another name
+        with pytest.raises(NkiError, match="is no name of dialect"):
+            check(text, "k.py", "0.3", kernel=kernel)
+    used = text.replace("def k", "table = {1: helper}\ndef k")
+    with pytest.raises(NkiError, match="no_such_thing"):
+        check(used, "k.py", "0.3", kernel="k")
 
 
 def test_what_nki_has_and_the_simulator_has_not_is_called_so() -> None:
