@@ -112,33 +112,29 @@ def interpreted(
     """What the plans of a call write, on flat buffers in the layouts of the schedule graph."""
     found = planned(call, graph, target)
     kernel = found.made.planned.kernel
-    reads, writes = graph.accesses(call)
+    reads, writes = ([graph.buffers[a.buffer] for a in of] for of in graph.accesses(call))
     flat: dict[str, Any] = {}
-    for access in (*reads, *writes):
-        of = graph.buffers[access.buffer].value_type
-        made = np.full(buffer_elements(access.layout), POISON).astype(DTYPES[of.dtype].numpy)
-        flat[access.buffer] = made
-    for read in reads:
-        array = arrays[read.buffer]
-        flat[read.buffer][_places(read.layout, array.shape)] = array
+    for buffer in (*reads, *writes):
+        made = np.full(buffer_elements(buffer.layout), POISON)
+        flat[buffer.name] = made.astype(DTYPES[buffer.value_type.dtype].numpy)
+    for buffer in reads:  # as it lies, whatever views of it are read
+        array = arrays[buffer.name]
+        flat[buffer.name][_places(buffer.layout, array.shape)] = array
     tensors, places = {}, {}
     for t in kernel.tensors:
         at = np.broadcast_to(
             t.place.coordinate("m") + int(evaluate(t.place.at("m"), {})), tuple(map(int, t.shape))
         )
-        buffer = found.buffers[t.name]
+        name = found.buffers[t.name]
         low, high = at.min(initial=0), at.max(initial=-1)
-        if low < 0 or high >= len(flat[buffer]):
+        if low < 0 or high >= len(flat[name]):
             raise ScheduleError(
                 f"kernel {kernel.name}, tensor {t.name}", f"reaches from element {low} to {high}",
-                f"0 to {len(flat[buffer]) - 1} of {buffer}",
+                f"0 to {len(flat[name]) - 1} of {name}",
             )  # fmt: skip
         places[t.name] = at
-        tensors[t.name] = np.asarray(flat[buffer][at])
+        tensors[t.name] = np.asarray(flat[name][at])
     written = interpret(kernel, tensors, found.made.planned, meanings())
     for name, array in written.items():
         flat[found.buffers[name]][places[name]] = array
-    return {
-        w.buffer: flat[w.buffer][_places(w.layout, graph.buffers[w.buffer].value_type.shape)]
-        for w in writes
-    }
+    return {b.name: flat[b.name][_places(b.layout, b.value_type.shape)] for b in writes}

@@ -76,6 +76,20 @@ def test_one_process_runs_all_ranks_on_their_own_shards(name: str) -> None:
     assert launched.sent == exe.plan.n_bytes
 
 
+def test_a_rank_that_holds_nothing_of_a_result_gives_zeros() -> None:
+    mesh, alone = Mesh({"x": 2}), axe.Layout([(12, 1)])  # on the first device
+    rows = axe.read("jax", "P('x',None)", shape=(4, 3), mesh=mesh)
+    spec = axe.Spec((4, 3), "i32", layout=rows)
+    exe = axe.compile(lambda x: x * 2, spec, target="cpu", mesh=mesh, outputs=[alone])
+    x = np.arange(1, 13, dtype=np.int32).reshape(4, 3)
+    assert np.array_equal(exe.launch(x, transport=Copying()).outputs, x * 2)
+    run = exe.on(Copying())
+    first, second = run(run.shards(x))
+    assert np.array_equal(first.reshape(4, 3), x * 2)
+    assert second.shape == first.shape
+    assert not second.any()
+
+
 def test_of_one_process_the_liar_is_named_by_rank() -> None:
     run = compiled("mlp everywhere").on(Copying())
     shards = run.shards(*arguments("mlp everywhere"))

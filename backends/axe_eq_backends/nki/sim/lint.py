@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from axe_eq_backends.nki.sim.errors import Finding, NkiError, remember, shown
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, parsing, remember, shown
 from axe_eq_backends.nki.sim.facade import no_name, tables
 
 LINT = "LINT"
@@ -34,15 +34,8 @@ def check(
         NkiError: it is no Python, or uses a name that the dialect does not have.
     """
     remember(text, file)
-    try:
+    with parsing(file):
         tree = ast.parse(text, file)
-    except SyntaxError as error:
-        raise NkiError(
-            f"file {file}",
-            f"is no Python ({error.msg})",
-            "a text of kernels",
-            at=f"{file}:{error.lineno}: {(error.text or '').strip()}",
-        ) from None
     aliases = {n: USUAL[n] for n in names or {} if n in USUAL}
     aliases |= dict(_imported(tree, file, dialect))
     found, unused = list[tuple[int, str]](), _unused(tree, kernel)

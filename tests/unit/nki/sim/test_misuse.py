@@ -87,6 +87,11 @@ def moved(by: int) -> Callable[[Held], None]:
 PAIR = NISA.matmul_perf_mode.double_row
 INSTRUCTIONS: tuple[tuple[str, str, Callable[[Held], Any]], ...] = (
     (
+        "P2",
+        "starts at partition 1 of its tile; expected 0 or 32 or 64 or 96",
+        lambda h: NISA.memset(dst=h.t[1:3], value=0),
+    ),
+    (
         "E1",
         "holds four values",
         lambda h: NISA.tensor_scalar(dst=h.t, data=h.x4, op0=NL.add, operand0=1.0),
@@ -374,3 +379,14 @@ def test_operators_of_two_classes_are_warned_of() -> None:
         )
         assert {w.check for w in run.found.values()} == {"O1"}
         assert (h.numbers.array() == 2).all()
+
+
+def test_a_tile_may_begin_where_all_that_engines_access_may() -> None:
+    run = Run(machine("trn2"))
+    with within(run):
+        t, far = NL.ndarray((16, 8), NL.float32), run.given(np.ones((16, 8), np.float32))
+        NISA.dma_copy(dst=t[3:9], src=far[3:9])  # a transfer reaches any
+        for n in (3, 5):
+            NISA.memset(dst=t[5 : 5 + n], value=0)
+        with pytest.raises(NkiError, match="starts at partition 6 of its tile"):
+            NISA.memset(dst=t[6:8], value=0)

@@ -313,6 +313,7 @@ def nc_stream_shuffle(dst: Any, src: Any, shuffle_mask: Any) -> None:
             raise run.wrong(
                 "P1", f"src {src!r}", f"has no partition {come}", "what shuffle_mask asks for"
             )
+    run.by_rows = True
     taken = [p for p in range(dst.partitions) if mask[p % 32] != 255]
     values = {p: run.read("src", src[p - p % 32 + mask[p % 32]], exact=True) for p in taken}
     for p, value in values.items():
