@@ -159,3 +159,11 @@ def test_factors_of_a_type_that_an_engine_lacks_are_multiplied_in_a_wider_one(ta
     a, b = (draw.standard_normal(s).astype(numpy_of("f8e4m3")) for s in ((9, 20), (20, 5)))
     want = (a.astype("f4") @ b.astype("f4")).astype(a.dtype)
     assert (exe(a, b) == want).all()
+
+
+def test_a_product_takes_what_its_tiles_hold_once() -> None:
+    c = product(129, 130, 256)
+    fits, less = (replace(trn2.replace(sbuf=128 * n), name="small") for n in (1032, 1031))
+    assert best(c, fits)["rows"] == 128
+    with pytest.raises(AxeError, match=r"takes 1032 bytes of sbuf per partition \(.*a bf16"):
+        best(c, less)
