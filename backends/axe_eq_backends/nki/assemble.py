@@ -41,25 +41,34 @@ def port(graph: ScheduleGraph, buffer: str, layout: str) -> Port:
     count = buffer_elements(layout)
     dense = count == of.size and layout == row_major(of.size)
     shape = of.shape if dense and of.shape else (count,)
-    return Port(buffer, shape, of.dtype)
+    said = f"{of}, as bytes" if of.dtype == "bool" else str(of)
+    return Port(buffer, shape, of.dtype, said if dense else f"{said}, flat in {layout}")
 
 
-def source(call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target) -> Source:
-    """The text of one call.
+def source(
+    call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target, dialect: str = "0.3"
+) -> Source:
+    """The text of one call: its arguments and results in the order of the program's.
+
+    Args:
+        call: a step, or a launch.
+        graph: what it is a part of.
+        target: the machine.
+        dialect: of NKI: "0.2", or "0.3", which is every later one too.
 
     Raises:
         DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
     """
     found = planned(call, graph, target)
     reads, writes = graph.accesses(call)
-    ports = {
-        a.buffer: port(graph, a.buffer, graph.buffers[a.buffer].layout) for a in (*reads, *writes)
-    }
-    return emit(found.made, found.buffers, ports)
+    first = (*graph.inputs, *graph.outputs)  # whoever calls the text gives them so, by position
+    names = sorted({a.buffer for a in (*reads, *writes)}, key=[*first, *graph.buffers].index)
+    ports = {name: port(graph, name, graph.buffers[name].layout) for name in names}
+    return emit(found.made, found.buffers, ports, dialect)
 
 
-def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
-    """The text of every call, by its name.
+def sources(graph: ScheduleGraph, target: Target, dialect: str = "0.3") -> dict[str, Source]:
+    """The text of every call, by its name; see `source`.
 
     Raises:
         ScheduleError: a step that is no kernel of one core.
@@ -70,7 +79,7 @@ def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
             raise ScheduleError(
                 f"step {call.name}", "is for the devices of a mesh", "a graph for one core"
             )
-        made[call.name] = source(call, graph, target)
+        made[call.name] = source(call, graph, target, dialect)
     return made
 
 

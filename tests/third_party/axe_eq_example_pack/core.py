@@ -1,6 +1,7 @@
-"""A NeuronCore as somebody else would add it: an instruction row of Trainium, and a schedule.
+"""An instruction row of Trainium and a schedule, as somebody else would add them.
 
-The machine is one of the family "nki", so nothing else has to be written for it.
+A machine has the rows that it says, so the row comes with one: a trn2 with it, of the family "nki",
+for which nothing else has to be written. The schedule is for trn2 as well.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Strips:
         if len(summary.loads) != 1 or len(summary.stores) != 1:
             return "not one tensor to another"
         sizes = [extent for _, extent in summary.extents if extent > 1]
-        if len(sizes) != 2 or sizes[0] > 128 or sizes[1] % 256 or target.name != "core":
+        if len(sizes) != 2 or sizes[0] > 128 or sizes[1] % 256:
             return "not up to 128 rows of whole strips"
         return None
 
