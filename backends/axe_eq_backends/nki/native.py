@@ -278,6 +278,38 @@ EXPANSIONS: Mapping[str, Callable[..., Cell]] = MappingProxyType({
 })  # fmt: skip
 
 
+def _divided_words(x: Cell, y: Cell) -> tuple[Cell, Cell, Cell]:
+    """(quotient, remainder, whether they are of the next whole number) of 32-bit integers.
+
+    Float32 leaves at most 2^9 and y / 2 of x, and of that nothing but what rounds: products and
+    differences wrap, and are exact modulo 2^32. A remainder has the sign of y, or is 0.
+    """
+    per = apply("div", Constant(1.0), apply("cast f32", y))
+    q = Native("cast i32", (apply("mul", apply("cast f32", x), per),))
+    left = apply("sub", x, apply("mul", q, y))
+    near = _nearest_of_small(apply("mul", apply("cast f32", left), per))
+    more = Native("cast i32", (near,))
+    left = apply("sub", left, apply("mul", more, y))
+    opposite = apply("signbit", apply("bit_xor", left, y))
+    return apply("add", q, more), left, apply("and", opposite, apply("ne", left, 0))
+
+
+def _word_quotient(x: Cell, y: Cell) -> Cell:
+    q, _, over = _divided_words(x, y)
+    return apply("sub", q, apply("cast i32", over))
+
+
+def _word_remainder(x: Cell, y: Cell) -> Cell:
+    _, left, over = _divided_words(x, y)
+    return apply("where", over, apply("add", left, y), left)
+
+
+# Cells of 32-bit integers that no engine has.
+OF_WORDS: Mapping[str, Callable[..., Cell]] = MappingProxyType(
+    {"floor_divide": _word_quotient, "remainder": _word_remainder}
+)
+
+
 def raw(cell: Apply) -> bool:
     """Whether a cell that has a formula is one that formulas end in: 1 / x."""
     first = cell.args[0]
