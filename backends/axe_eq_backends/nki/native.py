@@ -310,6 +310,17 @@ OF_WORDS: Mapping[str, Callable[..., Cell]] = MappingProxyType(
 )
 
 
+def by_power_of_two(cell: Apply) -> Cell | None:
+    """A quotient or remainder of integers by a power of two as a move or mask of bits."""
+    if cell.cell not in OF_WORDS or not isinstance(y := cell.args[1], Constant):
+        return None
+    by = int(y.value)
+    if by < 1 or by & (by - 1):
+        return None
+    number, name = (by - 1, "bit_and") if cell.cell == "remainder" else (by.bit_length() - 1, "shr")
+    return apply(name, cell.args[0], Constant(number, y.dtype))
+
+
 def raw(cell: Apply) -> bool:
     """Whether a cell that has a formula is one that formulas end in: 1 / x."""
     first = cell.args[0]

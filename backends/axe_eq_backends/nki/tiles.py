@@ -19,7 +19,7 @@ from axe_eq.kernel.values import Values, possible
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
-from axe_eq_backends.nki.native import EXPANSIONS, OF_WORDS, Native, raw
+from axe_eq_backends.nki.native import EXPANSIONS, OF_WORDS, Native, by_power_of_two, raw
 from axe_eq_backends.nki.space import constant
 from axe_eq_backends.nki.tile import EXACT, HELD, Tile, held_instead, loaded
 from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
@@ -393,6 +393,7 @@ class Cells:
     # -- integers --
 
     def _integers(self, cell: Apply, kind: str) -> Tile:
+        cell = bits if (bits := by_power_of_two(cell)) is not None else cell
         name = cell.cell
         tiles = [
             self.constant_like(a, kind, cell) if isinstance(a, Constant) else self.tile(a)
