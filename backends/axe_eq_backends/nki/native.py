@@ -278,6 +278,49 @@ EXPANSIONS: Mapping[str, Callable[..., Cell]] = MappingProxyType({
 })  # fmt: skip
 
 
+def _divided_words(x: Cell, y: Cell) -> tuple[Cell, Cell, Cell]:
+    """(quotient, remainder, whether they are of the next whole number) of 32-bit integers.
+
+    Float32 leaves at most 2^9 and y / 2 of x, and of that nothing but what rounds: products and
+    differences wrap, and are exact modulo 2^32. A remainder has the sign of y, or is 0.
+    """
+    per = apply("div", Constant(1.0), apply("cast f32", y))
+    q = Native("cast i32", (apply("mul", apply("cast f32", x), per),))
+    left = apply("sub", x, apply("mul", q, y))
+    near = _nearest_of_small(apply("mul", apply("cast f32", left), per))
+    more = Native("cast i32", (near,))
+    left = apply("sub", left, apply("mul", more, y))
+    opposite = apply("signbit", apply("bit_xor", left, y))
+    return apply("add", q, more), left, apply("and", opposite, apply("ne", left, 0))
+
+
+def _word_quotient(x: Cell, y: Cell) -> Cell:
+    q, _, over = _divided_words(x, y)
+    return apply("sub", q, apply("cast i32", over))
+
+
+def _word_remainder(x: Cell, y: Cell) -> Cell:
+    _, left, over = _divided_words(x, y)
+    return apply("where", over, apply("add", left, y), left)
+
+
+# Cells of 32-bit integers that no engine has.
+OF_WORDS: Mapping[str, Callable[..., Cell]] = MappingProxyType(
+    {"floor_divide": _word_quotient, "remainder": _word_remainder}
+)
+
+
+def by_power_of_two(cell: Apply) -> Cell | None:
+    """A quotient or remainder of integers by a power of two as a move or mask of bits."""
+    if cell.cell not in OF_WORDS or not isinstance(y := cell.args[1], Constant):
+        return None
+    by = int(y.value)
+    if by < 1 or by & (by - 1):
+        return None
+    number, name = (by - 1, "bit_and") if cell.cell == "remainder" else (by.bit_length() - 1, "shr")
+    return apply(name, cell.args[0], Constant(number, y.dtype))
+
+
 def raw(cell: Apply) -> bool:
     """Whether a cell that has a formula is one that formulas end in: 1 / x."""
     first = cell.args[0]

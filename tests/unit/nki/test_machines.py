@@ -121,7 +121,6 @@ def test_scalar_copies_are_of_later_generations() -> None:
     [
         (lambda x: x * 2, ("64:f64",), "holds f64"),
         (lambda x: axe.array.cumulative_sum(x, axis=0, dtype="i32"), ("9:i32",), "scans i32"),
-        (lambda x, y: x % (y | 1), ("64:i32", "64:i32"), "divides i32 of 32 bits"),
     ],
 )
 def test_what_no_engine_computes_is_refused_in_the_search(
