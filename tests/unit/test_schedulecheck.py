@@ -264,6 +264,15 @@ def test_where_the_order_of_a_scan_decides_infinities_nothing_is_asked(monoid: s
     assert "where its cone is" in str(wrong)
 
 
+def test_of_integers_that_machines_make_of_nan_nothing_is_asked() -> None:
+    """f8e4m3 holds large numbers as NaN: 0 to one machine, the least integer to another."""
+    xp = axe.array
+    with axe.debug(check=2):
+        axe.compile(
+            lambda x: xp.astype(xp.astype(x, "i32"), "bool"), "64x300:f8e4m3", target="trn2"
+        )
+
+
 def test_packs_check_ends_with_1_and_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = ScheduleReport("twice_relu", "h200", 5, 30, tuple(f"on {n}: bad" for n in "abcde"))
     fine = ScheduleReport("few_rows", "h200", 2, 30)

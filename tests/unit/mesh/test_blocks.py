@@ -14,7 +14,7 @@ from axe_eq.errors import ScheduleError
 from axe_eq.extract.mesh.blocks import needs
 from axe_eq.layout import Layout, Mesh
 from axe_eq.mesh.plan import plan_from_json
-from axe_eq.mesh.steps import ExchangeStep, exchange
+from axe_eq.mesh.steps import ExchangeStep, LocalStep, exchange
 from axe_eq.program.meaning import evaluate_node
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES
@@ -269,6 +269,7 @@ def test_local_graphs_take_parts_as_they_lie() -> None:
     spec = axe.Spec((8, 6), "i32", layout=cut)
     plan = axe.compile(lambda x: x * 2, spec, mesh=M2, outputs=[cut], target="cpu").plan
     (step,) = plan.steps
+    assert isinstance(step, LocalStep)
     graph, turned = step.graph, "S[(4,6):(1@m,4@m)]"
     (kernel,), (given,) = graph.steps, graph.inputs
     kernel = replace(kernel, reads=(replace(kernel.reads[0], layout=turned),))

@@ -63,8 +63,9 @@ def declared(
     ):
         raise refuse("C2", thing, f"starts at byte {byte} of PSUM and crosses into another bank",
                      f"a multiple of {machine.bank_bytes}, or all in one bank", line)  # fmt: skip
-    if byte % dtype.itemsize:
-        raise refuse("C2", thing, f"starts at byte {byte}", f"a multiple of {dtype.itemsize}", line)
+    if byte % dtype.itemsize or byte < 0:
+        allowed = f"0 or more, in steps of {dtype.itemsize}"
+        raise refuse("C2", thing, f"starts at byte {byte}", allowed, line)
 
 
 def starts(partitions: int) -> tuple[int, ...]:

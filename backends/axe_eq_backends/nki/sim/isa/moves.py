@@ -208,6 +208,8 @@ def memset(dst: Any, value: Any, engine: Any = ENGINE.unknown) -> None:
     """Fill with a constant."""
     run = current()
     (dst,) = run.on_chip(dst=dst)
+    if not isinstance(value, bool | int | float | np.generic):
+        raise NkiError("memset value", f"is {value!r}", "a number", at=shown(run.line))
     if is_packed(dst.dtype):
         if value != 0:
             raise run.wrong("E1", f"value {value}", f"fills {name_of(dst.dtype)}", "0")
