@@ -278,41 +278,43 @@ EXPANSIONS: Mapping[str, Callable[..., Cell]] = MappingProxyType({
 })  # fmt: skip
 
 
-def _divided_words(x: Cell, y: Cell) -> tuple[Cell, Cell, Cell]:
-    """(quotient, remainder, whether they are of the next whole number) of 32-bit integers.
+def divided(name: str, x: Cell, y: Cell, is_small: bool) -> Cell:
+    """A quotient or a remainder of integers of up to 32 bits, rounded down as numpy's.
 
-    Float32 leaves at most 2^9 and y / 2 of x, and of that nothing but what rounds: products and
-    differences wrap, and are exact modulo 2^32. A remainder has the sign of y, or is 0.
+    Float32 is within a half and `SMALL` of the quotient of small dividends, and leaves at most 2^9
+    and y / 2 of others, of which it is then: products and differences wrap, and lose nothing.
+
+    Args:
+        name: "floor_divide" or "remainder".
+        x: the dividend.
+        y: the divisor.
+        is_small: x is at most `SMALL`.
     """
     per = apply("div", Constant(1.0), apply("cast f32", y))
-    q = Native("cast i32", (apply("mul", apply("cast f32", x), per),))
-    left = apply("sub", x, apply("mul", q, y))
-    near = _nearest_of_small(apply("mul", apply("cast f32", left), per))
-    more = Native("cast i32", (near,))
-    left = apply("sub", left, apply("mul", more, y))
-    opposite = apply("signbit", apply("bit_xor", left, y))
-    return apply("add", q, more), left, apply("and", opposite, apply("ne", left, 0))
-
-
-def _word_quotient(x: Cell, y: Cell) -> Cell:
-    q, _, over = _divided_words(x, y)
+    q, left = _step(x, y, per)
+    if not is_small:
+        more, left = _step(left, y, per)
+        q = apply("add", q, more)
+    opposite = apply("signbit", apply("bit_xor", left, y))  # a remainder has the sign of y, or is 0
+    over = apply("and", opposite, apply("ne", left, 0))
+    if name == "remainder":
+        return apply("where", over, apply("add", left, y), left)
     return apply("sub", q, apply("cast i32", over))
 
 
-def _word_remainder(x: Cell, y: Cell) -> Cell:
-    _, left, over = _divided_words(x, y)
-    return apply("where", over, apply("add", left, y), left)
+def _step(x: Cell, y: Cell, per: Cell) -> tuple[Cell, Cell]:
+    near = _nearest_of_small(apply("mul", apply("cast f32", x), per))
+    q = Native("cast i32", (near,))
+    return q, apply("sub", x, apply("mul", q, y))
 
 
-# Cells of 32-bit integers that no engine has.
-OF_WORDS: Mapping[str, Callable[..., Cell]] = MappingProxyType(
-    {"floor_divide": _word_quotient, "remainder": _word_remainder}
-)
+SMALL = 1 << 20  # of which three roundings of a quotient are less than a fifth
+DIVIDED = ("floor_divide", "remainder")
 
 
 def by_power_of_two(cell: Apply) -> Cell | None:
     """A quotient or remainder of integers by a power of two as a move or mask of bits."""
-    if cell.cell not in OF_WORDS or not isinstance(y := cell.args[1], Constant):
+    if cell.cell not in DIVIDED or not isinstance(y := cell.args[1], Constant):
         return None
     by = int(y.value)
     if by < 1 or by & (by - 1):

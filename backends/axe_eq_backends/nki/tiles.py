@@ -19,7 +19,15 @@ from axe_eq.kernel.values import Values, possible
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
-from axe_eq_backends.nki.native import EXPANSIONS, OF_WORDS, Native, by_power_of_two, raw
+from axe_eq_backends.nki.native import (
+    DIVIDED,
+    EXPANSIONS,
+    SMALL,
+    Native,
+    by_power_of_two,
+    divided,
+    raw,
+)
 from axe_eq_backends.nki.space import constant
 from axe_eq_backends.nki.tile import EXACT, HELD, Tile, held_instead, loaded
 from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
@@ -431,7 +439,7 @@ class Cells:
             return self._greater(name, tiles, kind)
         if name in BITS or name == "bit_not":
             return self._bits(name, tiles, kind)
-        if name in ("remainder", "floor_divide"):
+        if name in DIVIDED:
             return self._divided(name, tiles, kind)
         raise self.refuse(f"computes '{name}' of {kind}", " ".join(INTEGERS))
 
@@ -577,16 +585,13 @@ class Cells:
         return self.wrapped(Tile(out, "i32", -(2.0**31), 2.0**31), kind)
 
     def _divided(self, name: str, tiles: Sequence[Tile], kind: str) -> Tile:
-        """Quotients and remainders: of integers that float32 holds in one step, else in two."""
-        if not all(t.is_exact for t in tiles):
-            words = [self.held(t, "i32") for t in tiles]
-            halves = Cells(self.k, self.across, words.__getitem__, self.stem)
-            return halves.tile(OF_WORDS[name](arg(0), arg(1)))
-        held = [self.held(t, "f32") for t in tiles]
-        inner = Cells(self.k, self.across, lambda n: Tile(held[n].view, "f32"), self.stem)
-        found = inner.tile(EXPANSIONS[name](arg(0), arg(1)))
-        most = max(max(abs(t.low), abs(t.high)) for t in held)
-        return self.wrapped(Tile(found.view, "i32", -most, most), kind)
+        """Quotients and remainders, in as many steps of float32 as they need."""
+        words = [self.held(t, "i32") for t in tiles]
+        most = [max(abs(t.low), abs(t.high)) for t in words]
+        inner = Cells(self.k, self.across, words.__getitem__, self.stem)
+        found = inner.tile(divided(name, arg(0), arg(1), most[0] <= SMALL))
+        end = most[name == "remainder"]
+        return self.wrapped(Tile(found.view, "i32", -end, end), kind)
 
 
 __all__ = ["EXACT", "HELD", "Cells", "Tile", "loaded"]
