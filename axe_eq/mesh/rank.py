@@ -204,10 +204,12 @@ class Rank:
             self.memory.pop(name, None)
 
     def results(self) -> list[Any]:
-        """This rank's parts of the outputs, in their local shapes."""
+        """This rank's parts of the outputs, in their local shapes; zeros where it has none."""
         self.settle(self.plan.outputs)
-        found = zip(self.plan.outputs, self.plan.result_types, strict=True)
-        return [self.memory[name].reshape(type_.shape) for name, type_ in found]
+        return [
+            (self.memory[n] if self.size(n) else self._zeros(n, type_.size)).reshape(type_.shape)
+            for n, type_ in zip(self.plan.outputs, self.plan.result_types, strict=True)
+        ]
 
 
 def part_of(plan: MeshPlan, name: str, value: Any, rank: int) -> Array:

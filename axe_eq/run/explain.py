@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isinf
 from typing import Any
 
 from axe_eq.program.signature import signature
@@ -189,7 +190,9 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     lines = ["compared with:"]
     if found.layouts:
         lines.append(f"  inputs and outputs dense row-major: {cost(found.dense_s)}")
-    if abs(found.unfused_s - graph.time_s) > 1e-9 * best:  # else it is the schedule that was chosen
+    # Where they are equal it is the schedule that was chosen. Without end it is where the search
+    # begins at a layout that no kernel writes, which says nothing of storing every value.
+    if not isinf(found.unfused_s) and abs(found.unfused_s - graph.time_s) > 1e-9 * best:
         lines.append(f"  every value materialised: {cost(found.unfused_s)}")
     lines += [_others(group.price) for group in found.groups if group.price.others]
     for own in (graph, *(s.graph for s in graph.steps if isinstance(s, SpmdStep))):
