@@ -2,8 +2,8 @@
 
 Where the emitter of a target joins kernels (`Joiner`), a kernel becomes a stage of the call that
 writes what it reads, if that is cheaper: a launch less, and nothing of the value between them is
-written to the first memory and read from there. Of the last call it becomes one for the launch. The emitter prices the call as it emits it; what
-does not fit stays apart, and the schedule says why.
+written to the first memory and read from there. Of the last call it becomes one for the launch. The
+emitter prices the call as it emits it; what does not fit stays apart, and the schedule says why.
 """
 
 from __future__ import annotations
