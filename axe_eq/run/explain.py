@@ -59,8 +59,8 @@ def explain(
     for step in graph.steps:
         lines += step_text(step, graph, target)
     for launch in graph.launches:
-        kept = "; ".join(f"{b} stays in {text}" for b, text in launch.kept.items())
-        lines.append(f"  one call, {launch.name}: {' '.join(launch.steps)}; {kept}")
+        kept = "".join(f"; {b} stays in {text}" for b, text in launch.kept.items())
+        lines.append(f"  one call, {launch.name}: {' '.join(launch.steps)}{kept}")
     lines += [f"  a call of its own, {reason}" for reason in graph.apart]
     if found is not None:
         lines += [f"layout chosen for {name}: {text}" for name, text in found.layouts.items()]

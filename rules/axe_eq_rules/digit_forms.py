@@ -24,6 +24,7 @@ from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, ty
 from axe_eq.program.types import DTYPES, value_type
 from axe_eq.rule.term import Term, postorder
 from axe_eq_rules import through
+from axe_eq_rules.blocks import height, together
 from axe_eq_rules.digits import (
     Apart,
     Dims,
@@ -40,6 +41,7 @@ from axe_eq_rules.digits import (
     whole,
     written,
 )
+from axe_eq_rules.joins import join_axis
 from axe_eq_rules.movement import Unread, movement
 
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
@@ -103,6 +105,10 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         return _moved_as_one(_opaque(term, given), sums)
     except Unread:
         pass
+    axis = join_axis(term.args[0])
+    of = None if axis is None else together(given, axis)
+    if of is not None and _is_below(of.core, max(height(x.core) for x in given), sums):
+        return view(written(of), sums)
     # A dim that a parameter may name is read otherwise, whatever it is of these operands.
     touched = [d for d, n in enumerate(shape(term)) if d in params or not all(
         d < of.rank and row[d] == Pull(d) and of.shape[d] == n
@@ -118,6 +124,13 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         return join_text(declared.name, *declared.placed(params, places, new))
 
     return _apart(term, given, touched, made)
+
+
+def _is_below(core: Term, most: int, sums: bool) -> bool:
+    """Whether what is beside each other in a core's operands is lower: so joining them ends."""
+    given = [] if core.symbol is In else operands(core)
+    joins = [x for x in given if x.symbol is Sel and join_axis(x.args[0]) is not None]
+    return all(height(view(p, sums).core) < most for x in joins for p in operands(x))
 
 
 def _moved_as_one(term: Term, sums: bool) -> View:

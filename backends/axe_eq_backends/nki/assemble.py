@@ -45,8 +45,16 @@ def port(graph: ScheduleGraph, buffer: str, layout: str) -> Port:
     return Port(buffer, shape, of.dtype, said if dense else f"{said}, flat in {layout}")
 
 
-def source(call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target) -> Source:
+def source(
+    call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target, dialect: str = "0.3"
+) -> Source:
     """The text of one call: its arguments and results in the order of the program's.
+
+    Args:
+        call: a step, or a launch.
+        graph: what it is a part of.
+        target: the machine.
+        dialect: of NKI: "0.2", or "0.3", which is every later one too.
 
     Raises:
         DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
@@ -56,11 +64,11 @@ def source(call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: T
     first = (*graph.inputs, *graph.outputs)  # whoever calls the text gives them so, by position
     names = sorted({a.buffer for a in (*reads, *writes)}, key=[*first, *graph.buffers].index)
     ports = {name: port(graph, name, graph.buffers[name].layout) for name in names}
-    return emit(found.made, found.buffers, ports)
+    return emit(found.made, found.buffers, ports, dialect)
 
 
-def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
-    """The text of every call, by its name.
+def sources(graph: ScheduleGraph, target: Target, dialect: str = "0.3") -> dict[str, Source]:
+    """The text of every call, by its name; see `source`.
 
     Raises:
         ScheduleError: a step that is no kernel of one core.
@@ -71,7 +79,7 @@ def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
             raise ScheduleError(
                 f"step {call.name}", "is for the devices of a mesh", "a graph for one core"
             )
-        made[call.name] = source(call, graph, target)
+        made[call.name] = source(call, graph, target, dialect)
     return made
 
 

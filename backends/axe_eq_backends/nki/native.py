@@ -278,6 +278,51 @@ EXPANSIONS: Mapping[str, Callable[..., Cell]] = MappingProxyType({
 })  # fmt: skip
 
 
+def divided(name: str, x: Cell, y: Cell, is_small: bool) -> Cell:
+    """A quotient or a remainder of integers of up to 32 bits, rounded down as numpy's.
+
+    Float32 is within a half and `SMALL` of the quotient of small dividends, and leaves at most 2^9
+    and y / 2 of others, of which it is then: products and differences wrap, and lose nothing.
+
+    Args:
+        name: "floor_divide" or "remainder".
+        x: the dividend.
+        y: the divisor.
+        is_small: x is at most `SMALL`.
+    """
+    per = apply("div", Constant(1.0), apply("cast f32", y))
+    q, left = _step(x, y, per)
+    if not is_small:
+        more, left = _step(left, y, per)
+        q = apply("add", q, more)
+    opposite = apply("signbit", apply("bit_xor", left, y))  # a remainder has the sign of y, or is 0
+    over = apply("and", opposite, apply("ne", left, 0))
+    if name == "remainder":
+        return apply("where", over, apply("add", left, y), left)
+    return apply("sub", q, apply("cast i32", over))
+
+
+def _step(x: Cell, y: Cell, per: Cell) -> tuple[Cell, Cell]:
+    near = _nearest_of_small(apply("mul", apply("cast f32", x), per))
+    q = Native("cast i32", (near,))
+    return q, apply("sub", x, apply("mul", q, y))
+
+
+SMALL = 1 << 20  # of which three roundings of a quotient are less than a fifth
+DIVIDED = ("floor_divide", "remainder")
+
+
+def by_power_of_two(cell: Apply) -> Cell | None:
+    """A quotient or remainder of integers by a power of two as a move or mask of bits."""
+    if cell.cell not in DIVIDED or not isinstance(y := cell.args[1], Constant):
+        return None
+    by = int(y.value)
+    if by < 1 or by & (by - 1):
+        return None
+    number, name = (by - 1, "bit_and") if cell.cell == "remainder" else (by.bit_length() - 1, "shr")
+    return apply(name, cell.args[0], Constant(number, y.dtype))
+
+
 def raw(cell: Apply) -> bool:
     """Whether a cell that has a formula is one that formulas end in: 1 / x."""
     first = cell.args[0]

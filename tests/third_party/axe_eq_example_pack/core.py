@@ -16,13 +16,13 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import apply, arg
 from axe_eq.kernel.families import RowFamily
 from axe_eq.kernel.plan import Call, Plan
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.nki.access import walked
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
-from axe_eq_backends.nki.lower import Lowered
 from axe_eq_backends.nki.meaning import read, write
 from axe_eq_backends.nki.target import trn2
 

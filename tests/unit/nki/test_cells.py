@@ -20,7 +20,7 @@ from axe_eq.program.terms import Sig, Value, op
 from axe_eq.program.traced import elementwise
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.rule.law import Sides
-from axe_eq_backends.nki.native import EXPANSIONS
+from axe_eq_backends.nki.native import EXPANSIONS, by_power_of_two
 from axe_eq_backends.nki.space import Space, Tensor
 from axe_eq_backends.nki.target import trn2
 from axe_eq_backends.nki.vector import ARITHMETIC, FUNCTIONS
@@ -136,8 +136,6 @@ def test_cells_of_two_floats(name: str) -> None:
      "eq", "ne", "lt", "le", "gt", "ge", "shl", "shr", "remainder", "floor_divide"],
 )  # fmt: skip
 def test_integers_wrap_as_their_type_does(name: str, dtype: str) -> None:
-    if dtype == "i32" and name in ("remainder", "floor_divide"):
-        pytest.skip("refused: quotients of 32 bits are not exact in float32")
     kind, ends = DTYPES[dtype].numpy, np.iinfo(DTYPES[dtype].numpy)
     draw = np.random.default_rng(len(name))
     edge = np.array([ends.min, ends.max, 0, 1, ends.max - 1, ends.min + 1], kind)
@@ -150,7 +148,10 @@ def test_integers_wrap_as_their_type_does(name: str, dtype: str) -> None:
     if name in ("shl", "shr"):
         y = (y.astype(np.int64) % 7).astype(kind)
     if name in ("remainder", "floor_divide"):
+        y = y >> draw.integers(0, 8 * y.itemsize, y.shape).astype(kind)  # of any size
         y = np.where(y == 0, 3, y).astype(kind)
+        near = x - x % y + draw.integers(-1, 2, x.shape).astype(kind)  # beside whole multiples
+        x, y = np.concatenate([x, near]).astype(kind), np.concatenate([y, y])
     arrays = (x,) if CELLS[name].arity == 1 else (x, y)
     cell = apply(name, *(arg(i) for i in range(len(arrays))))
     with np.errstate(all="ignore"):
@@ -158,6 +159,20 @@ def test_integers_wrap_as_their_type_does(name: str, dtype: str) -> None:
     found = computed(cell, dtype, "bool" if want.dtype == bool else dtype, *arrays)
     wrong = np.flatnonzero(found != want.astype(found.dtype))
     assert not wrong.size, [(x[i], y[i], found[i], want[i]) for i in wrong[:4]]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i32"])
+@pytest.mark.parametrize("name", ["remainder", "floor_divide"])
+def test_integers_by_powers_of_two_are_bits(name: str, dtype: str) -> None:
+    kind, ends = DTYPES[dtype].numpy, np.iinfo(DTYPES[dtype].numpy)
+    edge = [ends.min, ends.min + 1, ends.max, 0, 1, 15, 16, 17]
+    draw = np.random.default_rng(0).integers(ends.min, ends.max, 200, endpoint=True)
+    x = np.array([*edge, *draw], kind)
+    for by in (1, 2, 16, 64):
+        found = computed(apply(name, arg(0), Constant(by, dtype)), dtype, dtype, x)
+        assert (found == evaluate(apply(name, arg(0), Constant(by, dtype)), [x])).all(), by
+    assert by_power_of_two(apply(name, arg(0), Constant(6, dtype))) is None
+    assert by_power_of_two(apply(name, arg(0), Constant(-2, "i32"))) is None
 
 
 @pytest.mark.parametrize("kind", ["f32", "i16", "bool"])
