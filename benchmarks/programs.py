@@ -1,7 +1,8 @@
 """Programs drawn by seed: compiled, emitted, run, and compared with numpy in float64.
 
 ``python -m benchmarks.programs --count 3000 --out programs.jsonl`` interprets what was emitted for
-an `h200`; ``--on device`` runs it there, ``--target cpu`` on the CPU. A line per program is written
+an `h200`; ``--on device`` runs it there, ``--target cpu`` on the CPU; ``--target trn2 --on device``
+runs the text in the simulator. A line per program is written
 as soon as it is known, and programs that the file has are not done again.
 """
 
@@ -15,7 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import count, islice
 from math import prod
 from multiprocessing import get_context
@@ -33,7 +34,9 @@ from axe_eq.program.ops import cell
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
 from axe_eq.prove.certificates.rebuild import in_float64
-from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, case, inputs, kind_of
+from axe_eq.prove.programs.marks import on_no_integer
+from axe_eq.run.executable import simulates
+from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, Case, case, inputs, kind_of
 from benchmarks.rounding import bounds
 from benchmarks.terminal import told
 
@@ -55,6 +58,7 @@ class Outcome:
         problem: what was refused, or is wrong.
         compile_s: processor seconds of `compile`.
         kernels: chosen.
+        wide: f64 or i64 is a type of its values.
     """
 
     seed: int
@@ -64,6 +68,7 @@ class Outcome:
     problem: str = ""
     compile_s: float = 0.0
     kernels: int = 0
+    wide: bool = False
 
 
 def outcome(seed: int, target: str, on: str) -> Outcome:
@@ -71,10 +76,15 @@ def outcome(seed: int, target: str, on: str) -> Outcome:
 
     Args:
         seed: of the program.
-        target: "h200" or "cpu".
-        on: "interpreter" or "device".
+        target: a name, as "h200" or "trn2".
+        on: "interpreter" or "device", which is the simulator where the target has one.
     """
     drawn = case(seed)
+    wide = any(n.dtype in ("f64", "i64") for n in drawn.program.nodes())
+    return replace(_outcome(seed, drawn, target, on), wide=wide)
+
+
+def _outcome(seed: int, drawn: Case, target: str, on: str) -> Outcome:
     began, state, problem, kernels = time.process_time(), CRASH, "", 0
     try:
         try:
@@ -99,7 +109,8 @@ def outcome(seed: int, target: str, on: str) -> Outcome:
 def compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tuple[str, str]:
     """State and problem of the compiled program of a seed: run as in `outcome`, and compared."""
     arrays = inputs(seed, program, values)
-    if on == "interpreter" and is_large(program):
+    computed_here = on == "interpreter" or simulates(exe.schedule.runners.get(exe.target.family))
+    if computed_here and is_large(program):
         return LARGE, ""
     run = exe.interpret if on == "interpreter" else exe
     found = _flat(run(*arrays))
@@ -113,7 +124,8 @@ def compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tup
         apart = difference(np.asarray(f), w, [n], tolerance, share)
         if apart is not None:
             rounding = rounding or _roundings(program, arrays)
-            moved = np.where(_is_nan(w), np.inf, rounding[number])
+            free = _is_nan(w) | _nobodys(program, arrays)[number]
+            moved = np.where(free, np.inf, rounding[number])
             apart = difference(np.asarray(f), w, [n], tolerance, share, moved)
         if apart is not None:
             at, count = apart
@@ -163,6 +175,14 @@ def _wide(given: dict[str, Array]) -> dict[str, Array]:
 def _roundings(program: Program, arrays: Sequence[Array]) -> list[Array]:
     errors = bounds(program.nodes(), _wide(_given(program, arrays)))
     return [errors[root] for root in program.outputs]
+
+
+def _nobodys(program: Program, arrays: Sequence[Array]) -> list[Array]:
+    """Of every output the elements that rest on a NaN made an integer, which machines choose."""
+    roots = list(program.outputs)
+    with np.errstate(all="ignore"):
+        marks = on_no_integer(roots, evaluate_nodes(roots, _given(program, arrays)))
+    return [marks.get(root, np.zeros(root.shape, bool)) for root in roots]
 
 
 def _is_nan(array: Array) -> Array:
@@ -216,6 +236,10 @@ def summary(found: Sequence[Outcome]) -> str:
     """How many came out how, and what did not come out right."""
     states = Counter(o.state for o in found)
     lines = [f"{len(found)} programs: " + ", ".join(f"{n} {s}" for s, n in states.most_common())]
+    if any(o.state == REFUSED for o in found):
+        narrow = [o for o in found if not o.wide]
+        made = sum(o.state != REFUSED for o in narrow)
+        lines.append(f"of {len(narrow)} without f64 and i64 {made} compile")
     reasons = Counter((o.state, o.problem[:160]) for o in found if o.problem)
     lines += [f"{n:>5} {s}: {why}" for (s, why), n in reasons.most_common(60)]
     return "\n".join(lines)

@@ -24,6 +24,7 @@ from axe_eq.program.scans import FIRST, LAST
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.prove.certificates.rebuild import in_float64
+from axe_eq.prove.programs.marks import on_no_integer
 from axe_eq.run.interpret import Interpreter, interpreter_of
 from axe_eq.schedule.contents import shared
 from axe_eq.schedule.decode import written
@@ -201,6 +202,11 @@ def _otherwise(
     return found
 
 
+def _written(step: KernelStep, graph: ScheduleGraph, reads: Iterable[str]) -> Mapping[str, Node]:
+    """What a kernel writes, by buffer, as nodes over the buffers that it reads."""
+    return written(step, {n: input_node(n, graph.buffers[n].value_type) for n in reads})
+
+
 def _has_order(node: TileNode) -> bool:
     """Whether a value depends on the order in which it is merged: by infinities and overflow."""
     return node.kind == "scan" and not scan(node.text)[0].exact
@@ -213,9 +219,7 @@ def _meaning(
     wide: bool,
     evaluate: Evaluate = evaluate_unchecked,
 ) -> dict[str, Array]:
-    nodes: Mapping[str, Node] = written(
-        step, {n: input_node(n, graph.buffers[n].value_type) for n in reads}
-    )
+    nodes = _written(step, graph, reads)
     roots, given = list(nodes.values()), dict(reads)
     if wide:
         roots = in_float64(roots)
@@ -263,18 +267,35 @@ def _problem(
     for name, want in wanted.items():
         if name not in made:
             return f"writes no {name}"
-        problem = _difference(np.asarray(made[name]), want, [a[name] for a in also], step)
+        found, others = np.asarray(made[name]), [a[name] for a in also]
+        problem = _difference(found, want, others, step)
+        if problem is not None:  # worked out for what differs alone
+            free = _undetermined(step, graph, reads)[name]
+            problem = _difference(found, want, others, step, free)
         if problem is not None:
             return f"{problem.format(name=name)}: it does not compute {_cone(step)}"
     return None
 
 
-def _difference(found: Array, want: Array, also: Sequence[Array], step: KernelStep) -> str | None:
+def _undetermined(
+    step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]
+) -> dict[str, Array]:
+    """By buffer: infinite where an element rests on what is no integer's value, and 0 elsewhere."""
+    nodes = _written(step, graph, reads)
+    roots = list(nodes.values())
+    with np.errstate(all="ignore"):
+        marks = on_no_integer(roots, evaluate_nodes(roots, reads, evaluate_unchecked))
+    return {n: np.where(marks.get(r, False), np.inf, np.zeros(r.shape)) for n, r in nodes.items()}
+
+
+def _difference(
+    found: Array, want: Array, also: Sequence[Array], step: KernelStep, free: Array | None = None
+) -> str | None:
     """The worst element of a kernel's result, as text with a place for the buffer's name."""
     if found.shape != want.shape:
         return f"writes {{name}} of shape {found.shape}, and its cone has {want.shape}"
     share = JUMPING_SHARE if _jumps(step) else 0.0
-    apart = difference(found, want, also, _tolerance(step), share)
+    apart = difference(found, want, also, _tolerance(step), share, free)
     if apart is None:
         return None
     at, count = apart
@@ -301,11 +322,13 @@ def difference(
         also: what is meant, computed otherwise: in the program's own types, in another order.
         tolerance: of the largest finite value.
         share: of the elements that may differ.
-        rounding: what each element may be off by beyond the tolerance; where that is inf, nothing
-            is asked.
+        rounding: what each element may be off by beyond the tolerance, of floats; where that is
+            inf, nothing is asked.
     """
     if not _is_float(want):
         apart = np.all([found != want, *(want == other for other in also)], axis=0)
+        if rounding is not None:
+            apart &= np.isfinite(rounding)
     else:
         with np.errstate(all="ignore"):
             stored = want.astype(found.dtype).astype(np.float64)

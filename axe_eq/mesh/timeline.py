@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from axe_eq.draw import page as html
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of
 from axe_eq.schedule.drawing import tracks_svg
-from axe_eq.schedule.html import STYLE
 from axe_eq.schedule.quantity import bytes_text, seconds_text
 from axe_eq.schedule.timeline import Event
 
@@ -148,7 +147,7 @@ def plan_html(plan: MeshPlan) -> str:
                                              [_row(s) for s in plan.steps], (1,))),
         html.section("Bytes", "What every rank sends, exchange by exchange.", _sent(plan)),
     ]  # fmt: skip
-    return html.page(f"Plan for {plan.target} on {sizes}", parts, style=STYLE)
+    return html.page(f"Plan for {plan.target} on {sizes}", parts, style="schedule.css")
 
 
 def _track(event: RankEvent) -> str:

@@ -32,18 +32,24 @@ FEW: dict[str, dict[str, tuple[int, ...]]] = {
         "cells": (100_099, 100_135), "moves": (100_239, 100_959), "chain": (100_581,),
         "attention": (100_511,), "gathers": (100_041, 100_089, 100_181),
     },
+    "trn2": {  # in the simulator; the second cast makes integers of NaN, of which machines differ
+        "reduction": (100_019,), "product": (100_021,), "bits": (100_038,), "generic": (100_047,),
+        "casts": (100_205, 510_048), "spatial": (100_013,), "stencil": (100_195,),
+        "tests": (100_130,), "rows": (100_050,), "scans": (100_157,), "cells": (100_053,),
+        "moves": (100_095,), "chain": (100_214,), "attention": (100_376,), "gathers": (100_051,),
+    },
 }  # fmt: skip
 DRAWN = [(t, kind, seed) for t, of in FEW.items() for kind, seeds in of.items() for seed in seeds]
 
 
 def check(seed: int, target: str) -> Outcome:
-    found = outcome(seed, target, "interpreter")
+    found = outcome(seed, target, "device" if target == "trn2" else "interpreter")
     assert found.state not in (WRONG, NOT_EMITTED, CRASH), found
     return found
 
 
 def test_the_few_are_of_every_kind() -> None:
-    assert len({seed for _, _, seed in DRAWN}) == 60
+    assert len({seed for target, _, seed in DRAWN if target != "trn2"}) == 60
     assert all(of.keys() == {*FAMILIES, "generic"} for of in FEW.values())
 
 
@@ -54,7 +60,7 @@ def test_a_drawn_program_is_right(target: str, kind: str, seed: int) -> None:
     assert (found.kind, found.state) == (kind, RIGHT), found
 
 
-@pytest.mark.parametrize("target", ["h200", "cpu"])
+@pytest.mark.parametrize("target", FEW)
 def test_all_drawn_programs_are_right(target: str, full: bool) -> None:
     if not full:
         pytest.skip("few of every kind run without --full")

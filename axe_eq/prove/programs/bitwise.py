@@ -21,7 +21,7 @@ from axe_eq.program.node import OP, SCAN, Node, topological
 from axe_eq.program.ops import MONOIDS, cell, scan
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, bits_of, promote
-from axe_eq.prove.programs.marks import full_shape, integer_poles, over, reached
+from axe_eq.prove.programs.marks import on_no_integer
 
 
 def differing_bits(
@@ -40,7 +40,7 @@ def differing_bits(
     with np.errstate(all="ignore"):
         values = evaluate_nodes([*outputs_a, *outputs_b], inputs)
         free = _free_nodes(outputs_a, outputs_b, values)
-        nobodys = _on_no_integer([*outputs_a, *outputs_b], values)
+        nobodys = on_no_integer([*outputs_a, *outputs_b], values)
     for n, (a, b) in enumerate(zip(outputs_a, outputs_b, strict=True)):
         if a in free or b in free:
             continue
@@ -71,24 +71,6 @@ def _free_nodes(
         if not free.isdisjoint(node.args) or (computes and not _determined(node, values)):
             free.add(node)
     return free
-
-
-def _on_no_integer(roots: Sequence[Node], values: Mapping[Node, Array]) -> dict[Node, Array]:
-    """Of nodes with such elements: which of them rest on what is no integer's value."""
-    marks: dict[Node, Array] = {}
-    for node in topological(roots):
-        given = [values[a] for a in node.args]
-        found = np.zeros(node.shape, bool)
-        if not marks.keys().isdisjoint(node.args):
-            own = [marks.get(a, np.zeros(a.shape, bool)) for a in node.args]
-            found = reached(node, given, own)
-        if node.kind == OP:
-            sig = signature(node.text)
-            views = index_views(sig, given)
-            found = found | over(sig, integer_poles(node.cell, views), full_shape(views))
-        if found.any():
-            marks[node] = found
-    return marks
 
 
 def _determined(node: Node, values: Mapping[Node, Array]) -> bool:

@@ -8,14 +8,14 @@ hands on the marks of all that it reads; a choice reads its condition and the br
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from axe_eq.program import places
 from axe_eq.program.gathers import looks, over_value
 from axe_eq.program.meaning import cell_values, index_views, moved
-from axe_eq.program.node import OP, SCAN, Node
+from axe_eq.program.node import OP, SCAN, Node, topological
 from axe_eq.program.ops import cell, scan, selector
 from axe_eq.program.signature import Signature, signature
 from axe_eq.program.types import DTYPES, Array
@@ -115,3 +115,26 @@ def integer_poles(text: str, views: Sequence[Array]) -> Array:
         return none
     with np.errstate(all="ignore"):
         return none | ~np.isfinite(cell_values(text, [v.astype(np.float64) for v in views])[0])
+
+
+def on_no_integer(roots: Sequence[Node], values: Mapping[Node, Array]) -> dict[Node, Array]:
+    """Of nodes with such elements: which of them rest on what is no integer's value.
+
+    Args:
+        roots: of a program.
+        values: of all its nodes.
+    """
+    marks: dict[Node, Array] = {}
+    for node in topological(roots):
+        given = [values[a] for a in node.args]
+        found = np.zeros(node.shape, bool)
+        if not marks.keys().isdisjoint(node.args):
+            own = [marks.get(a, np.zeros(a.shape, bool)) for a in node.args]
+            found = reached(node, given, own)
+        if node.kind == OP:
+            sig = signature(node.text)
+            views = index_views(sig, given)
+            found = found | over(sig, integer_poles(node.cell, views), full_shape(views))
+        if found.any():
+            marks[node] = found
+    return marks

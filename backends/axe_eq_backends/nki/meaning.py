@@ -88,7 +88,7 @@ def matmul(core: Core, c: Call, env: Env) -> None:
     if a.shape[0] > 128 or a.shape[1] > 128 or b.shape[1] > 512:
         raise KernelFault(str(c), f"multiplies {a.shape} by {b.shape}", "128 x 128 by 128 x 512")
     with np.errstate(all="ignore"):
-        total = a.T @ b
+        total = np.ascontiguousarray(a).T @ np.ascontiguousarray(b)
     if evaluate(c["accumulate"], env):
         total = read(core, c["dst"], env, c) + total
     write(core, c["dst"], env, total)
@@ -194,7 +194,7 @@ def reduce(core: Core, c: Call, env: Env) -> None:
     """`tensor_reduce` along the last free dim."""
     data = c["data"]
     x = _float(read(core, data, env, c))
-    x = x.reshape(len(x), -1, data.steps[-1][1])
+    x = np.ascontiguousarray(x).reshape(len(x), -1, data.steps[-1][1])
     with np.errstate(all="ignore"):
         found = OPERATORS[c["op"]].reduce(x, axis=2)  # type: ignore[attr-defined]
     write(core, c["dst"], env, found)

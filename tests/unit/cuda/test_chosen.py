@@ -396,6 +396,7 @@ UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("searched")
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", UNFIT)
 def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(

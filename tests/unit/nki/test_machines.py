@@ -12,9 +12,11 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.extract.search.search import Search
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, apply, arg
 from axe_eq.program.types import DTYPES
+from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Instr, Target
 from axe_eq_backends.nki.cost import MOST_BLOCKS, priced
 from axe_eq_backends.nki.planning import plan
@@ -39,24 +41,33 @@ def best(c: Contraction, target: Target, most: int = 6) -> dict[str, int]:
     return dict(min(found, key=lambda x: x.time_s).parameters)
 
 
-def test_a_smaller_sbuf_takes_smaller_blocks() -> None:
-    c = product(1024, 2048, 4096)
-    whole = best(c, trn2)
-    half = best(c, trn2.replace(sbuf=trn2.memory("sbuf").n_bytes // 8))
-    assert whole != half
-    rows = whole["rows"] * whole["cols"] * (whole["deep"] or 4096)
-    assert half["rows"] * half["cols"] * (half["deep"] or 4096) < rows
+def slow(target: Target, factor: float) -> Target:
+    """All memories move bytes so many times slower."""
+    return replace(target, memories=tuple(
+        replace(m, bytes_per_s=m.bytes_per_s / factor) for m in target.memories))  # fmt: skip
 
 
-def test_a_slower_dma_takes_blocks_that_read_less() -> None:
+HALF: dict[str, Callable[[Target], Target]] = {
+    **{m: lambda t, m=m: t.replace(**{m: t.memory(m).n_bytes // 2}) for m in ("sbuf", "psum")},  # type: ignore[misc]
+    "dma": lambda t: slow(t, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("half", HALF)
+def test_half_of_a_machine_takes_other_blocks_of_the_same_product(half: str) -> None:
+    """By the search, as a user's program is compiled."""
     m, n, k = 1024, 2048, 4096
-    c = product(m, n, k)
-    slow = replace(trn2, memories=tuple(
-        replace(x, bytes_per_s=x.bytes_per_s / 50) for x in trn2.memories))  # fmt: skip
-    chosen = [best(c, t, 15) for t in (trn2, slow)]
-    read = [m * k * n // x["cols"] + n * k * -(-m // x["rows"]) for x in chosen]
-    assert chosen[0] != chosen[1]
-    assert read[1] < read[0]
+    blocks = []
+    for target in (trn1, replace(HALF[half](trn1), name=f"half the {half}")):
+        exe = axe.compile(lambda a, b: a.mT @ b, f"{k}x{m}:bf16", f"{k}x{n}:bf16", target=target)
+        blocks.append(dict(exe.schedule.graph.kernels[0].parameters))
+    assert blocks[0] != blocks[1]
+    if half == "sbuf":
+        held = [x["rows"] * x["cols"] * x["deep"] for x in blocks]
+        assert held[1] < held[0]
+    if half == "dma":  # which reads less
+        read = [m * k * n // x["cols"] + n * k * -(-m // x["rows"]) for x in blocks]
+        assert read[1] < read[0]
 
 
 def test_half_of_psum_adds_sums_up_in_sbuf() -> None:
@@ -112,7 +123,6 @@ def test_scalar_copies_are_of_later_generations() -> None:
     [
         (lambda x: x * 2, ("64:f64",), "holds f64"),
         (lambda x: axe.array.cumulative_sum(x, axis=0, dtype="i32"), ("9:i32",), "scans i32"),
-        (lambda x, y: x % (y | 1), ("64:i32", "64:i32"), "divides i32 of 32 bits"),
     ],
 )
 def test_what_no_engine_computes_is_refused_in_the_search(
@@ -159,3 +169,43 @@ def test_factors_of_a_type_that_an_engine_lacks_are_multiplied_in_a_wider_one(ta
     a, b = (draw.standard_normal(s).astype(numpy_of("f8e4m3")) for s in ((9, 20), (20, 5)))
     want = (a.astype("f4") @ b.astype("f4")).astype(a.dtype)
     assert (exe(a, b) == want).all()
+
+
+def test_a_product_takes_what_its_tiles_hold_once() -> None:
+    c = product(129, 130, 256)
+    fits, less = (replace(trn2.replace(sbuf=128 * n), name="small") for n in (1032, 1031))
+    assert best(c, fits)["rows"] == 128
+    with pytest.raises(AxeError, match=r"takes 1032 bytes of sbuf per partition \(.*a bf16"):
+        best(c, less)
+
+
+def centred(a: Any, b: Any, w: Any, u: Any) -> Any:
+    largest = axe.array.maximum(a, b)
+    centre = largest - axe.array.mean(largest, axis=-1, keepdims=True)
+    return axe.array.rsqrt(1.0 + ((centre @ w.T) @ u.T) ** 2)
+
+
+SHAPES = "131x131:bf16", "131x131:bf16", "8x131:bf16", "131x8:bf16"
+
+
+def test_a_search_of_many_values_comes_back_from_what_figures_took() -> None:
+    padded = replace(trn2, kept=("padded", *trn2.kept), name="padded")  # none can be written
+    with axe.debug(cache=0):
+        assert len(axe.compile(centred, *SHAPES, target=padded).kernels) > 1
+
+
+def test_values_lie_as_the_target_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = list[Search]()
+    made = Search.__init__
+
+    def noted(search: Search, *given: Any) -> None:
+        made(search, *given)
+        searches.append(search)
+
+    monkeypatch.setattr(Search, "__init__", noted)
+    with axe.debug(cache=0):
+        axe.compile(lambda x, w, v: x @ w @ v, "9x131:bf16", "131x70:bf16", "70x131:bf16",
+                    target="trn2")  # fmt: skip
+    held = {(s.forest.type_of(v).size, s.forest.layout_of(v)) for s in searches for v in s.values}
+    assert held
+    assert all(buffer_elements(layout) == size for size, layout in held)

@@ -1,11 +1,12 @@
 """A text changed at any site is refused, warned of, computes something else, or issues the same.
 
-Ten texts are generated, one of every schedule and form; four are written by hand. A sample of the
-changes runs here, all of them under ``--full``.
+Ten texts are generated, one of every schedule and form, and two are calls that several kernels were
+joined to; four are written by hand. A sample of the changes runs here, all under ``--full``.
 """
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import axe_eq as axe
 from axe_eq.kernel.cells import apply
 from axe_eq.lower.formulas import Looked
 from axe_eq_backends.nki.planning import plan
@@ -25,6 +27,7 @@ from tests.unit.nki.levels import numpy_of, stream, written
 from tests.unit.nki.sim import good_kernels
 from tests.unit.nki.sim.mutants import mutants
 from tests.unit.nki.sim.traces import trace, traced
+from tests.unit.nki.test_launches import PROGRAMS, drawn
 from tests.unit.nki.test_texts import WEIGHT, X, Y, Z, attention, product, tiles
 
 ROWS = 4000  # of what is gathered from: more than narrow integers count
@@ -67,6 +70,25 @@ def generated(name: str) -> tuple[str, str, list[Any]]:
     return source.name, source.text, [arrays[p.buffer] for p in source.inputs]
 
 
+def joined(name: str) -> tuple[str, str, list[Any]]:
+    """A call of several kernels, its text, and arrays for it."""
+    fn, specs = PROGRAMS[name]
+    exe = axe.compile(fn, *specs, target="trn2")
+    ((call, text),) = exe.source.items()
+    assert len(exe.kernels) > 1
+    given = dict(zip(exe.schedule.graph.inputs, drawn(specs), strict=True))
+    names = re.search(rf"def {call}\((.*)\):", text)[1].split(", ")  # type: ignore[index]
+    return call, text, [given[n] for n in names]
+
+
+def subject(name: str) -> tuple[str, str, list[Any]]:
+    """A kernel's name and text, and arrays for it."""
+    if name.startswith("own "):
+        kernel = name.removeprefix("own ")
+        return kernel, good_kernels.KERNELS[kernel], list(good_kernels.arguments(kernel))
+    return joined(name.removeprefix("joined ")) if name.startswith("joined ") else generated(name)
+
+
 def inputs(arrays: Sequence[Any]) -> list[list[Any]]:
     """The arrays; with a mean far from 0; with large numbers where tiles begin or end."""
     found = [list(arrays), [x + x.dtype.type(5 * (x.dtype.kind != "i")) for x in arrays]]
@@ -82,7 +104,8 @@ def ran(text: str, name: str, arrays: Sequence[Any]) -> tuple[Any, set[tuple[str
     """The result of a text, its warnings, and its trace."""
     with traced() as calls, np.errstate(all="ignore"):
         found, report = simulate(text, name, *arrays, most_instructions=1000)
-    kept = found.shape, str(found.dtype), found.tobytes()
+    results = found if isinstance(found, tuple) else (found,)
+    kept = [(x.shape, str(x.dtype), x.tobytes()) for x in results]
     return kept, {(w.check, w.text) for w in report.warnings}, trace(calls)
 
 
@@ -102,13 +125,12 @@ def judged(text: str, name: str, given: Sequence[list[Any]], right: Sequence[Any
     return ""
 
 
-@pytest.mark.parametrize("name", [*GENERATED, *(f"own {n}" for n in good_kernels.KERNELS)])
+SUBJECTS = (*GENERATED, "joined mlp", "joined both", *(f"own {n}" for n in good_kernels.KERNELS))
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
 def test_no_change_of_a_text_goes_unnoticed(name: str, full: bool) -> None:
-    if name.startswith("own "):
-        kernel = name.removeprefix("own ")
-        text, arrays = good_kernels.KERNELS[kernel], list(good_kernels.arguments(kernel))
-    else:
-        kernel, text, arrays = generated(name)
+    kernel, text, arrays = subject(name)
     given = inputs(arrays)
     right = [ran(text, kernel, x) for x in given]
     every = 1 if full else SAMPLE

@@ -55,7 +55,8 @@ class Op:
         return 2 if self.kind in ("arithmetic", "bitvec") and self.name != "invert" else 1
 
     def reduce(self, x: Array, axis: Any, keepdims: bool = False) -> Array:
-        """The reduction of an array over axes."""
+        """The reduction of an array over axes; of equal arrays the same, however they lie."""
+        x = np.ascontiguousarray(x)  # numpy adds in an order that depends on strides
         if self.reduces is np.subtract:  # x0 - x1 - x2 ...
             flat = x.reshape(*x.shape[: x.ndim - len(axis)], -1)
             out: Array = 2 * flat[..., 0] - flat.sum(-1)
