@@ -306,7 +306,7 @@ def _affine(block: _Block, shape: tuple[int, ...], leaf: tuple[int, ...]) -> lis
             step = np.unique(np.diff(own, axis=axis)[both])
             if len(step) > 1:
                 return None
-            c = int(step[0]) if len(step) else 0
+            c = int(step[0]) if len(step) else int(shape[d] > 1)  # one index, the rest outside
             terms[d] = c
             offset -= c * int(first[axis])
             guess += (c * np.arange(shape[d])).reshape(
