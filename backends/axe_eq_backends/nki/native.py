@@ -312,7 +312,7 @@ SMALL = 1 << 20  # of which three roundings of a quotient are less than a fifth
 DIVIDED = ("floor_divide", "remainder")
 
 
-def by_power_of_two(cell: Apply) -> Cell | None:
+def by_power_of_two(cell: Apply) -> Apply | None:
     """A quotient or remainder of integers by a power of two as a move or mask of bits."""
     if cell.cell not in DIVIDED or not isinstance(y := cell.args[1], Constant):
         return None
@@ -320,7 +320,7 @@ def by_power_of_two(cell: Apply) -> Cell | None:
     if by < 1 or by & (by - 1):
         return None
     number, name = (by - 1, "bit_and") if cell.cell == "remainder" else (by.bit_length() - 1, "shr")
-    return apply(name, cell.args[0], Constant(number, y.dtype))
+    return Apply(name, (cell.args[0], Constant(number, y.dtype)))
 
 
 def raw(cell: Apply) -> bool:
