@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from axe_eq_backends.nki.space import Space
 
 MOST_WAYS = 3  # to fill partitions, that are priced
-MOST_BLOCKS = 8  # of a product, that are priced
+MOST_BLOCKS = 16  # of a product, that are priced
 MOST_CHUNKS = 3  # of a streamed dim, the longest
 # Operations of cells that figures take as done in the time of one: three engines share them, and a
 # function of the scalar engine counts as several. Assumed; figures only have to stay below prices.
 SHARED = 8
 # Candidates of a cone that go through the timeline: of tiles few differ by what engines overlap.
-MOST_TIMED = {"tiles": 2}
+MOST_TIMED = {"tiles": 2, "tensor_engine": 3}
 TIMED = 4  # of other schedules
 WORTHWHILE = 0.98  # of the best one's time: who takes more at least is not timed
 Parameters = Mapping[str, int]

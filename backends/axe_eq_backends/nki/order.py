@@ -45,6 +45,24 @@ def busy(planned: Planned[Any]) -> dict[str, float]:
     return total
 
 
+def filled(planned: Planned[Any], body: ir.Body | None = None) -> tuple[float, bool]:
+    """Seconds of the transfers before anything is computed of them, and whether anything is."""
+    total = 0.0
+    for s in planned.kernel.body if body is None else body:
+        if isinstance(s, ir.Primitive):
+            plan = planned.plan(s)
+            if plan.row.scope == "dma":
+                total += plan.cycles * 1e-9
+            elif inputs(s):
+                return total, True
+        for inner in ir.children(s):
+            seconds, computes = filled(planned, inner)
+            total += seconds * (turns(s) if isinstance(s, ir.For) and not computes else 1)
+            if computes:
+                return total, True
+    return total, False
+
+
 def instructions(planned: Planned[Any], body: ir.Body | None = None) -> int:
     """Instructions of the unrolled kernel, or of a body of it."""
     count = 0

@@ -45,13 +45,13 @@ class Places:
     Attributes:
         tiles: in order of their first use.
         peaks: bytes per partition that are used at most, by memory.
-        copies: of tiles inside loops.
+        copies: of tiles inside loops, by memory.
         home: the body that every tile is declared in.
     """
 
     tiles: list[Placed] = field(default_factory=list)
     peaks: dict[str, int] = field(default_factory=dict)
-    copies: int = 1
+    copies: dict[str, int] = field(default_factory=dict)
     home: dict[ir.Buffer, int] = field(default_factory=dict)
 
 
@@ -125,27 +125,24 @@ def lives(kernel: ir.Kernel) -> tuple[list[_Life], dict[ir.Buffer, int]]:
 
 
 def placed(kernel: ir.Kernel, target: Target, copies: int = 2) -> Places:
-    """Places for the tiles of a kernel, with as many copies of those in loops as fit.
+    """Places for the tiles of a kernel, with as many copies of those in loops as a memory fits.
 
     Raises:
         ScheduleError: they do not fit even once; names those that live where most is taken.
     """
     found, home = lives(kernel)
-    for count in range(copies, 0, -1):
-        places = Places(copies=count, home=home)
-        fits = True
-        for memory in (m for m in target.memories if m.kind == SHARED):
-            here = [x for x in found if x.buffer.memory == memory.name]
+    places = Places(home=home)
+    for memory in (m for m in target.memories if m.kind == SHARED):
+        here = [x for x in found if x.buffer.memory == memory.name]
+        for count in range(copies, 0, -1):
             tiles = _fitted(here, memory, count)
-            places.tiles += tiles
             peak = max((t.first_byte + t.n_bytes * t.copies for t in tiles), default=0)
-            places.peaks[memory.name] = peak
-            if peak > memory.place_bytes:
-                fits = False
-                if count == 1:
-                    raise _too_much(kernel, memory, here, peak)
-        if fits:
-            break
+            if peak <= memory.place_bytes:
+                break
+        else:
+            raise _too_much(kernel, memory, here, peak)
+        places.tiles += tiles
+        places.peaks[memory.name], places.copies[memory.name] = peak, count
     return places
 
 

@@ -13,7 +13,7 @@ from axe_eq.kernel.check import RULES, check_capacity
 from axe_eq.kernel.dispatch import Planned, dispatch
 from axe_eq.target import Target
 from axe_eq_backends.nki.families import derivations
-from axe_eq_backends.nki.order import busy, instructions, ordered, spread
+from axe_eq_backends.nki.order import busy, filled, instructions, ordered, spread
 from axe_eq_backends.nki.place import Places, placed
 from axe_eq_backends.nki.unroll import total_ns
 
@@ -47,14 +47,15 @@ class Made:
 
     @property
     def near_s(self) -> float:
-        """About as long: the busiest engine's time, and a share of the others'.
+        """About as long: first transfers, the busiest engine's time, and a share of the others'.
 
-        With one copy of every tile a loop's transfers wait for its arithmetic.
+        With one copy of what transfers fill, those of a loop wait for its arithmetic.
         """
         dma = self.busy["dma"]
         others = [t for name, t in self.busy.items() if name != "dma"]
-        most = max(dma, *others) if self.places.copies > 1 else dma + max(others)
-        return most + SHARE * (sum(self.busy.values()) - most)
+        most = max(dma, *others) if self.places.copies["sbuf"] > 1 else dma + max(others)
+        first = min(filled(self.planned)[0], most)
+        return first + most + SHARE * (sum(self.busy.values()) - most)
 
     @cached_property
     def time_s(self) -> float:

@@ -183,6 +183,8 @@ def test_tiles_of_loops_have_two_copies_where_they_fit() -> None:
     assert (tile.copies, tile.n_bytes) == (2, 256)
     (tile,) = placed(kernel, trn2.replace(sbuf=128 * 300)).tiles
     assert tile.copies == 1
+    full = placed(kernel, trn2.replace(sbuf=128 * 300)).copies
+    assert full == {"sbuf": 1, "psum": 2}  # each memory by itself
     with pytest.raises(
         ScheduleError, match=r"takes 256 bytes of sbuf per partition \(t f32\[128, 64\] 256\)"
     ):
