@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
@@ -213,8 +214,17 @@ class Rank:
 
 
 def part_of(plan: MeshPlan, name: str, value: Any, rank: int) -> Array:
-    """A rank's part of a whole array, dense, in its local shape."""
-    return plan.side(name).scatter(np.asarray(value), rank).reshape(plan.local_type(name).shape)
+    """A rank's part of a whole array, dense, in its local shape.
+
+    Raises:
+        ArgumentError: the layout has elements at one place that differ.
+    """
+    holder, whole = plan.side(name), np.asarray(value)
+    flat = holder.scatter(whole, rank)
+    if not holder.gives(flat, whole, rank):
+        wrong = f"has different elements at one address of its layout {holder.layout}"
+        raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
+    return flat.reshape(plan.local_type(name).shape)
 
 
 def whole_of(plan: MeshPlan, name: str, parts: Sequence[Array]) -> Array:

@@ -12,8 +12,6 @@ from functools import cache
 from importlib import resources
 from string import Template
 
-from axe_eq_backends.cuda import shuffles
-
 DEVICE = "__device__ __forceinline__"
 # C type of a register -> constraint letter, bits, and the mark of its functions' names.
 _REGISTERS = {
@@ -23,38 +21,6 @@ _REGISTERS = {
 
 _PART_BYTES = {"u16": 2, "u8": 1}
 _SET_PART = {2: "set_half", 1: "set_byte"}
-
-
-def _small_integers(kind: str, c_type: str, n_bytes: int) -> dict[str, str]:
-    """Elements of registers that hold several small integers."""
-    per, bits = 4 // n_bytes, 8 * n_bytes
-    names, mask = "abcd"[:per], (1 << bits) - 1
-    given = ", ".join(f"{c_type} {x}" for x in names)
-    words = [f"((unsigned){x} & {mask:#x}u) << {n * bits}" for n, x in enumerate(names)]
-    return {
-        f"get_{kind}": f"""{DEVICE} {c_type} get_{kind}(const unsigned* x, int i) {{
-  return ({c_type})(x[i / {per}] >> i % {per} * {bits});
-}}""",
-        f"pack_{kind}": f"""{DEVICE} unsigned pack_{kind}({given}) {{
-  return {" | ".join(words)};
-}}""",
-    }
-
-
-def _parts_of_words(space: str, letter: str, place: str, clobber: str) -> dict[str, str]:
-    """Loads and stores of one or two bytes at a place of a memory."""
-    texts, from_, at = {}, place if space == "shared" else f"const {place}", place[-1]
-    for mark, form, held, c_type in (("u16", "b16", "h", "unsigned short"), ("u8", "u8", "r", "")):
-        given = f"({c_type})x" if c_type else "x"
-        texts[f"ld_{space}_{mark}"] = f"""{DEVICE} unsigned ld_{space}_{mark}({from_}) {{
-  {c_type or "unsigned"} x;
-  asm volatile("ld.{space}.{form} %0, [%1];" : "={held}"(x) : "{letter}"({at}){clobber});
-  return x;
-}}"""
-        texts[f"st_{space}_{mark}"] = f"""{DEVICE} void st_{space}_{mark}({place}, unsigned x) {{
-  asm volatile("st.{space}.{form} [%0], %1;" :: "{letter}"({at}), "{held}"({given}) : "memory");
-}}"""
-    return texts
 
 
 def _device(file: str, **words: object) -> dict[str, str]:
@@ -77,17 +43,11 @@ _DECLARED = {
 FIXED: dict[str, str] = {
     **_DECLARED,
     **_device("fixed"),
-    **_small_integers("i8", "signed char", 1),
-    **_small_integers("u8", "unsigned char", 1),
-    **_small_integers("i16", "short", 2),
-    **{f"hold{mark}": f"""{DEVICE} void hold{mark}({kind}& x) {{
-  asm volatile("" : "+{letter}"(x));
-}}""" for kind, (letter, _, mark) in _REGISTERS.items()},
-    **_parts_of_words("global", "l", "void* p", ""),
-    **_parts_of_words("shared", "r", "unsigned a", ' : "memory"'),
     **_device("floats", kind="f32", type="float", f="f"),
     **_device("floats", kind="f64", type="double", f=""),
-    **shuffles.texts(DEVICE),
+    **_device("shuffles", name="xor", mode="bfly", number="mask", last=31),
+    **_device("shuffles", name="up", mode="up", number="by", last=0),
+    **_device("shuffles", name="from", mode="idx", number="lane", last=31),
 }  # fmt: skip
 for _kind, _type, _bare in (
     ("i32", "int", "unsigned int"), ("i64", "long long", "unsigned long long"),

@@ -237,8 +237,8 @@ def _pow(x: Cell, y: Cell) -> Cell:
     power = apply("exp", apply("mul", y, apply("log", a)))
     size = apply("where", apply("eq", a, 1.0), Constant(1.0), power)  # of infinite y too
     half = apply("mul", y, 0.5)
-    odd = apply("ne", _floor(half), half)
     whole = apply("eq", _floor(y), y)
+    odd = apply("and", whole, apply("ne", _floor(half), half))
     below = apply("lt", x, 0.0)
     signed = apply("where", apply("and", below, odd), apply("mul", size, -1.0), size)
     rooted = apply("and", below, apply("gt", x, -math.inf))

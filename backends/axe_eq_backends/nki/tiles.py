@@ -284,6 +284,15 @@ class Cells:
 
     def _where(self, cell: Apply, kind: str) -> Tile:
         condition, yes, no = cell.args
+        if isinstance(condition, Constant):
+            chosen, other = (yes, no) if condition.value else (no, yes)
+            if isinstance(chosen, Constant):
+                return self.constant(chosen, kind, self.tile(other))
+            found = self.tile(chosen)
+            if found.kind == kind:
+                return found
+            held = self.held(found, self._held_in(kind, [found], []))
+            return Tile(held.view, kind, found.low, found.high)
         asked = self.truth(self.tile(condition))
         first, second = parts = [a if isinstance(a, Constant) else self.tile(a) for a in (yes, no)]
         exact = [p for p in parts if isinstance(p, Tile)]

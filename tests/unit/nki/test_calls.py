@@ -85,6 +85,8 @@ def test_code_of_another_version_is_refused() -> None:
         (lambda x: xp.sum(x, axis=1), ("11x32x8:f32",)),  # in steps of a tile
         (lambda x: xp.pad(xp.flip(x, axis=1), ((1, 2), (0, 3))), ("9x12:f32",)),
         (lambda x: x[::-1, ::-3] * 2, ("7x15:f32",)),
+        (lambda x: x**3.0 + 2.0**x, ("7x15:f32",)),
+        (lambda x, w: nn.sigmoid(xp.concat([x, x], axis=1)) @ w, ("9x131:f32", "262x20:f32")),
         (lambda x, i: xp.take(x, i, axis=0), ("20x30:f32", "7:i32")),
         (lambda x, w: nn.conv2d(x, w), ("2x5x9x9:f32", "7x5x3x3:f32")),
         (lambda x, y: (x > y) | (x == 0), ("13x14:f32", "14:f32")),

@@ -257,3 +257,23 @@ def test_narrow_floats_round_once() -> None:
     found = computed(apply("mul", apply("exp", arg(0)), arg(0)), "bf16", "bf16", x)
     wide = x.astype(np.float32)
     assert (found == (np.exp(wide) * wide).astype(ml_dtypes.bfloat16)).all()
+
+
+@pytest.mark.parametrize("number", [0.0, -0.0, 1.0, 3.0, -2.0, 0.5, inf, -inf, nan])
+@pytest.mark.parametrize("first", [False, True])
+def test_powers_of_and_by_numbers(number: float, first: bool) -> None:
+    x = np.array([*EDGES, *np.linspace(-3, 3, 13)], np.float32)
+    args = (Constant(number, "f32"), arg(0)) if first else (arg(0), Constant(number, "f32"))
+    y = np.full_like(x, number)  # numpy takes other ways for numbers
+    want, out = out_of(apply("pow", arg(first), arg(not first)), x, y)
+    close(computed(apply("pow", *args), "f32", out, x), want, 1e-4)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_choices_that_no_operand_decides(asked: bool) -> None:
+    x = np.array([*EDGES, 3.0], np.float32)
+    for one, other in ((arg(0), Constant(2.0)), (Constant(2.0), arg(0)),
+                       (apply("gt", arg(0), 0.0), arg(0))):  # fmt: skip
+        cell = apply("add", apply("where", Constant(asked, "bool"), one, other), 0.0)
+        want, _ = out_of(cell, x)
+        close(computed(cell, "f32", "f32", x), want)

@@ -182,6 +182,30 @@ __device__ __forceinline__ unsigned pack_bool(bool a, bool b, bool c, bool d) {
   return (unsigned)a | (unsigned)b << 8 | (unsigned)c << 16 | (unsigned)d << 24;
 }
 
+__device__ __forceinline__ signed char get_i8(const unsigned* x, int i) {
+  return (signed char)(x[i / 4] >> i % 4 * 8);
+}
+
+__device__ __forceinline__ unsigned pack_i8(signed char a, signed char b, signed char c, signed char d) {
+  return ((unsigned)a & 0xffu) << 0 | ((unsigned)b & 0xffu) << 8 | ((unsigned)c & 0xffu) << 16 | ((unsigned)d & 0xffu) << 24;
+}
+
+__device__ __forceinline__ unsigned char get_u8(const unsigned* x, int i) {
+  return (unsigned char)(x[i / 4] >> i % 4 * 8);
+}
+
+__device__ __forceinline__ unsigned pack_u8(unsigned char a, unsigned char b, unsigned char c, unsigned char d) {
+  return ((unsigned)a & 0xffu) << 0 | ((unsigned)b & 0xffu) << 8 | ((unsigned)c & 0xffu) << 16 | ((unsigned)d & 0xffu) << 24;
+}
+
+__device__ __forceinline__ short get_i16(const unsigned* x, int i) {
+  return (short)(x[i / 2] >> i % 2 * 16);
+}
+
+__device__ __forceinline__ unsigned pack_i16(short a, short b) {
+  return ((unsigned)a & 0xffffu) << 0 | ((unsigned)b & 0xffffu) << 16;
+}
+
 __device__ __forceinline__ float round_f8e4m3(float x) {
   return f32_from_f8e4m3(f8e4m3_from_f32(x));
 }
@@ -210,6 +234,27 @@ __device__ __forceinline__ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+// A register that the compiler keeps as it is here.
+__device__ __forceinline__ void hold(unsigned& x) {
+  asm volatile("" : "+r"(x));
+}
+
+__device__ __forceinline__ void hold_i32(int& x) {
+  asm volatile("" : "+r"(x));
+}
+
+__device__ __forceinline__ void hold_f32(float& x) {
+  asm volatile("" : "+f"(x));
+}
+
+__device__ __forceinline__ void hold_f64(double& x) {
+  asm volatile("" : "+d"(x));
+}
+
+__device__ __forceinline__ void hold_i64(long long& x) {
+  asm volatile("" : "+l"(x));
+}
+
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -221,4 +266,45 @@ __device__ __forceinline__ void wgmma_commit() {
 __device__ __forceinline__ unsigned long long descriptor(unsigned start, unsigned long long
     form) {
   return (unsigned long long)((start & 0x3FFFF) >> 4) | form;
+}
+
+// One or two bytes of memory.
+__device__ __forceinline__ unsigned ld_global_u16(const void* p) {
+  unsigned short x;
+  asm volatile("ld.global.b16 %0, [%1];" : "=h"(x) : "l"(p));
+  return x;
+}
+
+__device__ __forceinline__ void st_global_u16(void* p, unsigned x) {
+  asm volatile("st.global.b16 [%0], %1;" :: "l"(p), "h"((unsigned short)x) : "memory");
+}
+
+__device__ __forceinline__ unsigned ld_global_u8(const void* p) {
+  unsigned x;
+  asm volatile("ld.global.u8 %0, [%1];" : "=r"(x) : "l"(p));
+  return x;
+}
+
+__device__ __forceinline__ void st_global_u8(void* p, unsigned x) {
+  asm volatile("st.global.u8 [%0], %1;" :: "l"(p), "r"(x) : "memory");
+}
+
+__device__ __forceinline__ unsigned ld_shared_u16(unsigned a) {
+  unsigned short x;
+  asm volatile("ld.shared.b16 %0, [%1];" : "=h"(x) : "r"(a) : "memory");
+  return x;
+}
+
+__device__ __forceinline__ void st_shared_u16(unsigned a, unsigned x) {
+  asm volatile("st.shared.b16 [%0], %1;" :: "r"(a), "h"((unsigned short)x) : "memory");
+}
+
+__device__ __forceinline__ unsigned ld_shared_u8(unsigned a) {
+  unsigned x;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(a) : "memory");
+  return x;
+}
+
+__device__ __forceinline__ void st_shared_u8(unsigned a, unsigned x) {
+  asm volatile("st.shared.u8 [%0], %1;" :: "r"(a), "r"(x) : "memory");
 }
