@@ -278,21 +278,22 @@ EXPANSIONS: Mapping[str, Callable[..., Cell]] = MappingProxyType({
 })  # fmt: skip
 
 
-def divided(name: str, x: Cell, y: Cell, is_small: bool) -> Cell:
+def divided(name: str, x: Cell, y: Cell, most: float) -> Cell:
     """A quotient or a remainder of integers of up to 32 bits, rounded down as numpy's.
 
-    Float32 is within a half and `SMALL` of the quotient of small dividends, and leaves at most 2^9
-    and y / 2 of others, of which it is then: products and differences wrap, and lose nothing.
+    Of dividends up to `SMALL` float32 is within 0.7 of the quotient. Of others it leaves at most
+    2^10 and y / 2, whose quotient it is within 0.7 of. Products and differences wrap, and lose
+    nothing.
 
     Args:
         name: "floor_divide" or "remainder".
         x: the dividend.
         y: the divisor.
-        is_small: x is at most `SMALL`.
+        most: of the size of x.
     """
     per = apply("div", Constant(1.0), apply("cast f32", y))
     q, left = _step(x, y, per)
-    if not is_small:
+    if most > SMALL:
         more, left = _step(left, y, per)
         q = apply("add", q, more)
     opposite = apply("signbit", apply("bit_xor", left, y))  # a remainder has the sign of y, or is 0

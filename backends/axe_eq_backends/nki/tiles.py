@@ -19,15 +19,7 @@ from axe_eq.kernel.values import Values, possible
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
-from axe_eq_backends.nki.native import (
-    DIVIDED,
-    EXPANSIONS,
-    SMALL,
-    Native,
-    by_power_of_two,
-    divided,
-    raw,
-)
+from axe_eq_backends.nki.native import DIVIDED, EXPANSIONS, Native, by_power_of_two, divided, raw
 from axe_eq_backends.nki.space import constant
 from axe_eq_backends.nki.tile import EXACT, HELD, Tile, held_instead, loaded
 from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
@@ -598,7 +590,7 @@ class Cells:
         words = [self.held(t, "i32") for t in tiles]
         most = [max(abs(t.low), abs(t.high)) for t in words]
         inner = Cells(self.k, self.across, words.__getitem__, self.stem)
-        found = inner.tile(divided(name, arg(0), arg(1), most[0] <= SMALL))
+        found = inner.tile(divided(name, arg(0), arg(1), most[0]))
         end = most[name == "remainder"]
         return self.wrapped(Tile(found.view, "i32", -end, end), kind)
 

@@ -74,7 +74,7 @@ def emitted_smem(exe: Any, name: str) -> int:
     step = next(s for s in exe.schedule.graph.steps if s.name == name)
     made = lower(step, exe.schedule.graph, exe.target).kernel
     plan(made, exe.target)  # places buffers
-    return made.smem_bytes
+    return int(made.smem_bytes)
 
 
 def test_what_bulk_copies_cannot_fetch_goes_through_registers() -> None:
