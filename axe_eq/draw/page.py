@@ -30,7 +30,9 @@ def page(
     hint = '<div id="selected">Point at a cell, or click to keep it.</div>' if linked else ""
     # Cells that stand for one element light up together; a click keeps it in the address.
     script = f"<script>{_file('page.js')}</script>" if linked else ""
-    styles = _file("page.css") + colour.style() + (_file(style) if style else "")
+    styles = (
+        _file("theme.css") + _file("page.css") + colour.style() + (_file(style) if style else "")
+    )
     heading = code(title) if formal else escape(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -39,6 +41,18 @@ def page(
         f"<body><main>\n<h1>{heading}</h1>\n{chr(10).join(body)}\n</main>{hint}{script}"
         "</body></html>\n"
     )
+
+
+def alone(svg: str, style: str) -> str:
+    """A picture of a page as a file of its own, with the page's colours on paper of its own.
+
+    Args:
+        svg: the picture.
+        style: the file in this folder with its style sheet.
+    """
+    head, _, drawn = svg.partition(">")
+    paper = '<rect width="100%" height="100%" fill="var(--card)"/>'
+    return f"{head}><style>{_file('theme.css')}{_file(style)}</style>{paper}{drawn}"
 
 
 def section(title: str, note: str, body: str) -> str:
