@@ -26,6 +26,8 @@ from axe_eq_rules import layout_samples as samples
 from axe_eq_rules.layout_numbers import (
     NUMBER,
     Axis,
+    Begin,
+    Count,
     Extent,
     IntExtent,
     IntStride,
@@ -286,7 +288,7 @@ def move_by_a_digit(e: Number, s: Number, a: Axis, i: Place, p: t.CopySet) -> Si
 
 @LAWS.law(source="Axe Appendix E: no digit is cut")
 def window_of_digits(
-    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Place, c: Place
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Begin, c: Count
 ) -> Sides:
     """((e, s@a) r)[b:b+c] = (c/n, s@a) r   if n = elements(r) divides b and c."""
     n = count(r)
@@ -296,7 +298,7 @@ def window_of_digits(
 
 @LAWS.law(source="Axe Appendix E: the slow digit stays")
 def window_inside_digit(
-    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Place, c: Place
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Begin, c: Count
 ) -> Sides:
     """((e, s@a) r)[b:b+c] = r[b%n : b%n + c]   if n = elements(r) and b%n + c <= n."""
     n = count(r)
@@ -304,7 +306,7 @@ def window_inside_digit(
 
 
 @LAWS.law(source="all of it")
-def window_of_all(d: t.IterList, c: Place) -> Sides:
+def window_of_all(d: t.IterList, c: Count) -> Sides:
     """(d[0:n]) = d   if n = elements(d)."""
     return t.Window(d, 0, c), d, c == count(d)
 
@@ -324,7 +326,7 @@ def place_at_no_dims(p: t.CopySet) -> Sides:
 
 @LAWS.law(source="digits of an index")
 def move_by_digit(
-    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, i: Place, p: t.CopySet
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, i: Begin, p: t.CopySet
 ) -> Sides:
     """((e, s@a) r)(i) + p = (i//n)*s@a + r(i%n) + p   if n = elements(r)."""
     n = count(r)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 from axe_eq.errors import LayoutError
@@ -14,83 +13,54 @@ from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.meaning import Meaning
 from axe_eq.layout.symbolic.polynomial import poly
-from axe_eq.layout.symbolic.shapes import perm_text, region_text, shape_text
+from axe_eq.layout.symbolic.shapes import shape_text
 from axe_eq.program.decisions import Draw
 from axe_eq.rule.term import Symbol, Term
-from axe_eq_rules.layout_samples import Values, axis, bounds, layout, split_size
+from axe_eq_rules.layout_samples import Roles, Values, axis, layout, split_size
 
 # -- layouts written out ---------------------------------------------------------------------------
 
 
-def _written(draw: Draw, at: str, elements: int | None = None) -> Term:
-    size = draw.pick(f"{at}.size", (1, 2, 3, 4, 6, 8, 12)) if elements is None else elements
-    found = layout_of(random.Random(draw.integer(f"{at}.seed", 0, 2**32)), size)
-    if draw.chance(f"{at}.boxed", 0.15):
-        inside = draw.integer(f"{at}.box", 1, size)
-        boxes: tuple[Any, ...] = ((inside,),)
-        if size % 2 == 0 and draw.chance(f"{at}.nested", 0.3):  # two rows, short at both ends
-            row = draw.integer(f"{at}.row", 1, size // 2)
-            inner = (2, row), (2, size // 2), draw.pick(f"{at}.order", ((0, 1), (1, 0)))
-            inner = inner if inner[2] == (0, 1) else ((row, 2), (size // 2, 2), (1, 0))
-            boxes = (draw.integer(f"{at}.first", 1, 2 * row),), (2 * row,), (inner,)
-        found = Layout(found.shard, found.replica, found.offset, found.swizzle, *boxes)
-    return t.encode(found)
-
-
-def _elements(term: Term) -> int:
-    return t.decode(term).size
+def _written(draw: Draw, at: str, size: int) -> Term:
+    """A layout written out, of so many elements; some have boxes."""
+    rng = random.Random(draw.integer(f"{at}.seed", 0, 2**32))
+    if not draw.chance(f"{at}.boxed", 0.15):
+        return t.encode(layout_of(rng, size))
+    more = draw.integer(f"{at}.more", 0, 3)
+    boxes: tuple[Any, ...] = ((size,), (size + more,))
+    padded = size + more
+    if draw.chance(f"{at}.nested", 0.3):  # rows of the box in longer ones
+        turn = slice(None, None, draw.pick(f"{at}.turn", (1, -1)))
+        rows = draw.pick(f"{at}.rows", [d for d in range(1, padded + 1) if padded % d == 0])
+        box, wide = (rows, padded // rows), (rows, padded // rows + 1)
+        boxes = (*boxes, [(box[turn], wide[turn], (0, 1)[turn])])
+        padded = wide[0] * wide[1]
+    found = layout_of(rng, padded)
+    return t.encode(Layout(found.shard, found.replica, found.offset, found.swizzle, *boxes))
 
 
 def written(draw: Draw) -> Values:
     """A layout written out."""
-    return (_written(draw, "x"),)
+    return (_written(draw, "x", draw.pick("size", (1, 2, 3, 4, 6, 8, 12))),)
 
 
-def _cut_up(draw: Draw, at: str, size: int) -> list[int]:
-    """A shape of so many elements."""
-    return [poly(part).constant or 1 for part in split_size(draw, at, poly(size))]
-
-
-def written_permutation(draw: Draw) -> Values:
-    """A permutation of a layout written out."""
-    x = _written(draw, "x")
-    extents = _cut_up(draw, "S", _elements(x))
-    perm = draw.shuffled("p", list(range(len(extents))))
-    return (t.Permute(x, shape_text(extents), perm_text(perm)),)
-
-
-def written_slice(draw: Draw) -> Values:
-    """A slice of a layout written out."""
-    x = _written(draw, "x")
-    extents = _cut_up(draw, "S", _elements(x))
-    return (t.Slice(x, shape_text(extents), region_text(bounds(draw, "R", extents))),)
-
-
-def written_pair(symbol: Symbol) -> Callable[[Draw], Values]:
-    """A sampler of an operation on two layouts written out."""
+def written_out(symbol: Symbol, *roles: str) -> Callable[[Draw], Values]:
+    """A sampler of an operation on layouts written out; what its texts are is said in order."""
 
     def sample(draw: Draw) -> Values:
-        return (symbol(*_two(draw)),)
+        drawn, said = Roles(draw, False, True, (1, 2, 3), _written), iter(roles)
+        sorts = [(sort, "" if sort == t.LAYOUT else next(said)) for sort in symbol.args]
+        return (symbol(*(drawn.value(f"x{n}", *wanted) for n, wanted in enumerate(sorts))),)
 
     return sample
-
-
-def _two(draw: Draw) -> tuple[Term, str, Term, str]:
-    rank = draw.integer("rank", 1, 2)
-    found: list[Any] = []
-    for at in "ab":
-        extents = [draw.pick(f"{at}.{n}", (1, 2, 3)) for n in range(rank)]
-        found += [_written(draw, at, prod(extents)), shape_text(extents)]
-    if any(_elements(found[n]) != prod(map(int, found[n + 1].split(","))) for n in (0, 2)):
-        return _two(draw)  # a box has made one smaller
-    return found[0], found[1], found[2], found[3]
 
 
 def written_factor(make: Symbol, ask: Symbol) -> Callable[[Draw], Values]:
     """A sampler of a question for a factor of what another operation makes."""
 
     def sample(draw: Draw) -> Values:
-        a, s, b, u = _two(draw)
+        (product,) = written_out(make, "shape", "shape")(draw) or ()
+        a, s, b, u = product.args  # type: ignore[union-attr]
         left = ask is not t.RightAddend
         sides = (a, s, b, u) if left else (b, u, a, s)
         images = Meaning().of(make(*sides))
@@ -171,20 +141,10 @@ def inverted(draw: Draw) -> Values:
     return None if values is None or not isinstance(values[0], Term) else values[0].args
 
 
-def written_spans(draw: Draw) -> Values:
-    """The span of a layout written out."""
-    return (t.SpanOf(_written(draw, "x")),)
-
-
-def written_question(draw: Draw) -> Values:
-    """Whether elements of a layout written out meet."""
-    return (t.Aliasing(_written(draw, "x")),)
-
-
 def two_shapes(draw: Draw) -> Values:
     """Two shapes of one size."""
     size = draw.pick("size", (1, 4, 6, 8, 12, 16, 24))
-    return (t.CommonRefinement(*(shape_text(_cut_up(draw, at, size)) for at in "ST")),)
+    return (t.CommonRefinement(*(shape_text(split_size(draw, at, poly(size))) for at in "ST")),)
 
 
 _ALIKE: tuple[tuple[list[tuple[int, int]], list[tuple[int, int]]], ...] = (

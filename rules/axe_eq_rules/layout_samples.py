@@ -103,28 +103,39 @@ def weights(draw: Draw, at: str, symbolic: bool = False) -> str:
     return spans_text({**spans, "m": parse(str(named)) * spans["m"]})
 
 
-class _Roles:
+class Roles:
     """Draws parameters of a law one after another; what is drawn later fits what came before.
 
     Attributes:
         symbolic: numbers that are texts are polynomials.
         fixed: all extents are integers, for the law has regions or indices.
         rank: of the shapes.
-        given: extents whose product is the size of what the next shape is of.
+        given: extents whose product is the size of what the next shape or window is of.
+        begin: of the window.
         whole: they are extents of a shape of it.
         size: of the last layout.
         open: the dims that the next permutation or region is of; those of tiles for two layouts.
         tile: extents of the last layout of two, of which regions are often whole tiles.
         padded: the extents of the next layout, in a box.
+        written: makes a layout that is written out; without it some are unknown.
     """
 
-    def __init__(self, draw: Draw, symbolic: bool, fixed: bool, ranks: Sequence[int]) -> None:
+    def __init__(
+        self,
+        draw: Draw,
+        symbolic: bool,
+        fixed: bool,
+        ranks: Sequence[int],
+        written: Callable[[Draw, str, int], Term] | None = None,
+    ) -> None:
         self.draw, self.symbolic, self.fixed = draw, symbolic, fixed
         self.rank = draw.pick("rank", ranks)
         self.given: list[Any] = []
         self.open: list[Any] = []
         self.size: Any = poly(1)
         self.padded: list[int] = []
+        self.begin = 0
+        self.written = written
         self.tile: list[Any] = []
         self.whole = False
 
@@ -142,6 +153,16 @@ class _Roles:
 
     def _place(self, at: str) -> int:
         return self.draw.integer(at, 0, 3)
+
+    def _begin(self, at: str) -> int:
+        self.begin = self.draw.integer(at, 0, self._count_of() - 1)
+        return self.begin
+
+    def _count(self, at: str) -> int:
+        return self.draw.integer(at, 1, self._count_of() - self.begin)
+
+    def _count_of(self) -> int:
+        return prod(self.given, start=poly(1)).constant or 1
 
     def _distance(self, at: str) -> int:
         return self.draw.integer(at, -3, 3)
@@ -182,6 +203,8 @@ class _Roles:
         drawn = [self.draw.pick(f"{at}.{n}", options) for n in range(self.rank)]
         self.given, self.whole = [poly(e) for e in self.padded or drawn], True
         self.size = prod(self.given, start=poly(1))
+        if self.written is not None:
+            return self.written(self.draw, at, self.size.constant)
         return layout(self.draw, at, self.size)
 
     def _indices(self, at: str) -> Term:
@@ -216,7 +239,7 @@ class _Roles:
             tiles = [whole // n for whole, n in zip(extents, tile, strict=True)]
             pairs = zip(bounds(self.draw, at, tiles), tile, strict=True)
             chosen = [(begin * n, end * n) for (begin, end), n in pairs]
-        self.open = [poly(end - begin) for begin, end in chosen]
+        self.open, self.tile = [poly(end - begin) for begin, end in chosen], []
         return region_text(chosen)
 
 
@@ -235,7 +258,7 @@ def by_roles(fn: Callable[..., Any], symbolic: bool = False) -> Callable[[Draw],
     fixed = not used.isdisjoint(("region", "indices"))
 
     def sample(draw: Draw) -> Values:
-        drawn = _Roles(draw, symbolic, fixed, (1, 2, 3, 3) if "perm" in used else (1, 2, 2))
+        drawn = Roles(draw, symbolic, fixed, (1, 2, 3, 3) if "perm" in used else (1, 2, 2))
         return tuple(drawn.value(name, *wanted) for name, wanted in roles.items())
 
     return sample
@@ -286,7 +309,7 @@ _STEPS = ("1", "5", "-2", "0", "n", "-k")
 def digit_dim(draw: Draw) -> Values:
     """A dim of one digit with names before others, and a region."""
     e, begin, end = draw.pick("e", _INSIDE)
-    roles = _Roles(draw, False, True, (2,))
+    roles = Roles(draw, False, True, (2,))
     rest, region = roles.value("g", t.GRID), roles.value("R", STR, "region")
     whole = ",".join(filter(None, (f"{begin}:{end}", str(region))))
     return e, draw.pick("s", _STEPS), axis(draw, "a"), rest, whole
