@@ -12,7 +12,7 @@ Operators here are pinned: their signatures say every extent that no operand's d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -43,7 +43,7 @@ from axe_eq_rules.digits import (
 )
 from axe_eq_rules.joins import join_axis
 from axe_eq_rules.movement import Unread, movement
-from axe_eq_rules.parts_forms import counted, scan_of_parts
+from axe_eq_rules.parts_forms import counted, scan_and_totals, scan_of_parts
 
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
 
@@ -73,13 +73,21 @@ def _view(term: Term, sums: bool) -> View:
     given = [_view(x, sums) for x in operands(term)]
     try:
         if term.symbol is Op:
-            return _operator(term, given, sums)
+            return _with_totals(_operator(term, given, sums), sums)
         if term.symbol is Sel:
             return _selector(term, given, sums)
         return scanned(term, given)
     except (Apart, ProgramError):
         pass
     return whole(_opaque(term, given))
+
+
+def _with_totals(of: View, sums: bool) -> View:
+    """A view of a scan of all, where the core is scans of parts and totals before them."""
+    core = scan_and_totals(
+        of.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
+    )
+    return of if core is None else view(written(replace(of, core=core)), sums)
 
 
 def _opaque(term: Term, given: Sequence[View]) -> Term:

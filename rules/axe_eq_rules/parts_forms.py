@@ -8,17 +8,19 @@ written out, and its digit form compared with that of what there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 
 import numpy as np
 
 from axe_eq.program.ops import MONOIDS, join_text, scan, split_text
-from axe_eq.program.signature import Affine, make, plain
-from axe_eq.program.terms import Scan, Sel, args, op, operands, sel, type_of
+from axe_eq.program.signature import Affine, make, plain, signature
+from axe_eq.program.terms import Op, Scan, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
 from axe_eq.rule.term import Term
+from axe_eq_rules.constants import constant_text
 from axe_eq_rules.digits import shape
-from axe_eq_rules.enumerated import elements
+from axe_eq_rules.enumerated import elements, written_out
 
 Form = Callable[[Term], Term]
 
@@ -80,13 +82,77 @@ def scan_of_parts(part: Term, form: Form, merges: Callable[[str, Term], bool]) -
     return None
 
 
-def _totals_before(own: Term, monoid: str, parts: int, axis: int) -> Term | None:
-    """Of every part the totals of as many before it as there are others, the nearest last."""
-    unit = MONOIDS[monoid].unit
+def scan_and_totals(core: Term, form: Form, merges: Callable[[str, Term], bool]) -> Term | None:
+    """A scan of each part, merged with the totals of the parts before, as one scan of all.
+
+    Args:
+        core: of a view; totals are reduced of what a mask that reads no input chooses.
+        form: the digit form of a value.
+        merges: whether a scan of scans by a monoid is one scan, of such values.
+    """
+    if core.symbol is not Op or signature(core.args[0]).n_reduced or len(operands(core)) != 2:
+        return None
+    sig, given = signature(core.args[0]), operands(core)
+    for at in (n for n, x in enumerate(given) if x.symbol is Scan and len(operands(x)) == 1):
+        (own,), (monoid, axis) = operands(given[at]), scan(given[at].args[0])
+        reads, others = ([p.plain for p in sig.operands[n]] for n in (at, 1 - at))
+        if MONOIDS[monoid.name].merges != core.args[1] or not merges(monoid.name, core):
+            continue
+        beside = set(reads[:axis] + reads[axis + 1 :])
+        if {*reads} != {*range(sig.n_out)} or {*others} != beside or len(others) != len(beside):
+            continue
+        if len(reads) != (rank := sig.n_out):
+            continue
+        order, seen = [reads.index(d) for d in others], written_out(form(given[1 - at]))
+        for p, first in product((d for d in range(rank) if d != axis), (False, True)):
+            wanted = _masked_totals(own, monoid.name, p, axis, order, first)
+            if wanted is not None and written_out(form(wanted)) is seen:
+                to = make([[plain(d) for d in reads if d is not None]], range(rank)).text
+                return op(to, "id", _one_scan(own, monoid.name, p, axis))
+    return None
+
+
+def _masked_totals(
+    own: Term, monoid: str, parts: int, axis: int, order: Sequence[int], first: bool
+) -> Term | None:
+    """Of every part what the parts before it hold together, dims in this order.
+
+    A mask chooses totals; it is compared by its elements, but its dims stand in an order: the
+    part's first, or that of the totals.
+    """
+    unit, type_ = _unit(own, monoid), value_type(type_of(own))
     if unit is None:
         return None
-    if DTYPES[value_type(type_of(own)).dtype].kind != "f" and math.isfinite(unit):
-        unit = int(unit)
+    n, extent, rank = type_.shape[parts], type_.shape[axis], type_.rank
+    place = {d: i for i, d in enumerate(order)}
+    last = rank - 1  # the part whose total is taken
+    behind = tuple((extent - 1, 1, 1) if d == axis else None for d in range(rank))
+    total = sel(join_text("slice", behind), Term(Scan, (f"{monoid} {axis}", args(own))))
+    count = sel(join_text("iota", n, "i32"))
+    before = op("a, b -> a b", "gt" if first else "lt", count, count)
+    mask = [plain(place[parts]), plain(last)] if first else [plain(last), plain(place[parts])]
+    reads = [
+        Affine(()) if d == axis else plain(last) if d == parts else plain(place[d])
+        for d in range(rank)
+    ]
+    sig = make([mask, reads, []], range(rank)).text
+    chosen = op(sig, "where", before, total, sel(constant_text(unit, type_.dtype)))
+    found = op(make([map(plain, range(rank))], range(last), monoid, [last]).text, "id", chosen)
+    return None if type_of.of(found) is None else found
+
+
+def _unit(own: Term, monoid: str) -> float | None:
+    """What changes nothing, as the value's type writes it."""
+    unit = MONOIDS[monoid].unit
+    whole = DTYPES[value_type(type_of(own)).dtype].kind != "f"
+    return int(unit) if unit is not None and whole and math.isfinite(unit) else unit
+
+
+def _totals_before(own: Term, monoid: str, parts: int, axis: int) -> Term | None:
+    """Of every part the totals of as many before it as there are others, the nearest last."""
+    unit = _unit(own, monoid)
+    if unit is None:
+        return None
     rank, n = len(shape(own)), shape(own)[parts]
     kept = [d for d in range(rank) if d != axis]
     place = {d: i for i, d in enumerate([*kept, axis])}

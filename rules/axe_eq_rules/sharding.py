@@ -32,7 +32,9 @@ def _formed(t: Term, sums: bool) -> tuple[Term, Term]:
 def digit_form(t: Value) -> tuple[Term, Term]:
     """Value t = a view of operators whose dims are the digits that they read as one number.
 
-    And f(x) ++ f(y) = f(x ++ y), where f reads the joined dim as it is and all else is the same.
+    And f(x) ++ f(y) = f(x ++ y), where f reads the joined dim as it is and all else is the same;
+    a scan of each part behind the totals of those before it = the scan of all; rows that integers
+    without inputs count = a view.
     """
     return _formed(t, sums=False)
 

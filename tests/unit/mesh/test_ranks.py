@@ -51,40 +51,6 @@ def stated(shape: tuple[int, ...]) -> axe.Spec:
     return axe.Spec(shape, "f32", layout=axe.read("jax", "P('x',None)", shape=shape, mesh=M4))
 
 
-# -- parts that ranks find by their index, and scans of parts --------------------------------------
-
-
-@pytest.mark.parametrize(("step", "wanted"), [(4, axe.Proved), (3, axe.Refuted)])
-def test_ranks_that_slice_by_their_index_are_decided(step: int, wanted: type) -> None:
-    def own(x: Any) -> Any:
-        return xp.dynamic_slice(x, (axis_index("x") * step, 0), (4, 8)) * 2
-
-    found = axe.equivalent(value, RankProgram(own, M4, [None], [ROWS]), "16x8:f32")
-    assert isinstance(found, wanted), found
-    if isinstance(found, axe.Proved):
-        assert axe.check_certificate(found.certificate)
-    elif isinstance(found, axe.Refuted):
-        other = found.counterexample
-        assert isinstance(other, ProgramCounterexample)
-        assert other.rank == other.index[0] // 4
-
-
-@pytest.mark.parametrize(("name", "numerics", "wanted"), [
-    ("prefix sums", "real", axe.Proved), ("prefix sums", "exact", axe.Unknown),
-    ("most so far", "exact", axe.Proved),
-])  # fmt: skip
-def test_scans_along_a_cut_axis_are_proved(name: str, numerics: str, wanted: type) -> None:
-    """Behind the totals of the parts before: of floats over the reals alone."""
-    plan, fn = compiled(name).plan, CASES[name].fn
-    assert any("concat" in n.text for s in plan.steps if isinstance(s, LocalStep)
-               for k in s.graph.kernels for n in k.nodes)  # fmt: skip
-    found = axe.equivalent(fn, plan, numerics=numerics, packs=["sharding"])
-    assert isinstance(found, wanted), found
-    assert not isinstance(found, axe.Proved) or axe.check_certificate(found.certificate)
-    other: Callable[..., Any] = lambda x: fn(x) + (xp.arange(16)[:, None] == 9)  # noqa: E731
-    assert isinstance(axe.equivalent(other, plan, numerics="real"), axe.Refuted)
-
-
 # -- the eight variants of a tensor-parallel MLP ---------------------------------------------------
 
 
