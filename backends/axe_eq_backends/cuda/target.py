@@ -1,4 +1,4 @@
-"""NVIDIA H200 and B200 as data; what kernels may have, and figures of prices, in `h200.toml`.
+"""NVIDIA H200 and B200 as data.
 
 H200 figures are measured (one card, burst protocol, random normal data, driver 580, CUDA 13.0,
 2026-11) unless the comment says derived or datasheet. B200 figures are the datasheet's: no such
@@ -7,9 +7,7 @@ card was measured.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import replace
-from importlib import resources
 
 from axe_eq.kernel.threads.ir import GROUPS
 from axe_eq.kernel.threads.placement import LANES
@@ -28,7 +26,6 @@ from axe_eq_backends.cuda.instrs import (
 )
 
 _KIB = 1 << 10
-_H200 = tomllib.loads(resources.files("axe_eq_backends.cuda").joinpath("h200.toml").read_text())
 
 _LIMITS = {
     "registers_per_unit": 65536,
@@ -65,6 +62,179 @@ def _memories(
     return (*memories, tensor)
 
 
+def _powers(most: int) -> tuple[int, ...]:
+    """1, 2, 4, ... to the last that is at most so many."""
+    return tuple(1 << n for n in range(most.bit_length()))
+
+
+# What kernels may have; which is best was measured on one H200 and is said by their price.
+_CHOICES = {
+    # Products on matrix units: a tile, steps on their way, panels of results in shared memory, CTAs
+    # of a cluster that share operand tiles, or the steps of a tile. Clusters that share operands
+    # take 1.007 times as long over eight large products and win one of them
+    # (benchmarks/results/cuda_h200_clusters.json); they win where rows begin inside lines.
+    "product_rows": (64, 128, 192, 256),
+    "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
+    "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
+    "product_panels": (1, 2, 8),
+    "product_cluster": (1, 2),
+    "product_split": (1, 2, 4, 8),
+    # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
+    # with large parts of a tile measured better than eight.
+    "register_sides": (16, 32, 64, 128),
+    "register_warps": (4,),
+    "register_band": (8,),
+    # Streams: warpgroups that multiply, a chunk, columns of the values, chunks on their way; 1 of
+    # those is one warpgroup that carries operands through registers.
+    "stream_groups": (1, 2, 3),
+    "stream_chunk": tuple(range(32, 177, 16)),
+    "stream_cols": (32, 64, 96, 128, 192, 256),
+    "stream_stages": (1, 2, 3, 4),
+    "vector_bytes": (4, 8, 16),
+    "row_threads": _powers(1024),  # of a row that stays in registers
+    "sweep_threads": _powers(1024),  # along what is contiguous
+    "sweep_warps": (8, 16, 32),
+    "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
+    "sweep_held": (64,),  # elements of a thread that holds all it reduces
+    "map_warps": (4,),
+    "map_elements": _powers(32),  # of a thread
+    "turn_reading": (1, 2),  # warps along the dim that is read
+    "turn_writing": (1, 2, 4, 8),
+    "turn_lanes": (4, 8, 16),  # of a warp along the dim that is written
+    "scan_threads": _powers(1024),  # along the scanned dim
+    "scan_held": (1, 2, 3, 4, 6, 8, 12, 16),  # of a thread
+}
+
+# Fitted on one H200 (2026-11, burst protocol, random normal data).
+_FIGURES = {
+    # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
+    # from it, so at least 2.1; 3 fits.
+    "l2_over_memory": 3.0,
+    # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
+    # of memory: second stages of sums of 1 to 30 KB.
+    "little": 1 / 64,
+    "l2_latency": 0.4,
+    # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
+    # to 24 KB, the most that was measured.
+    "unit_cache_bytes": 24 << 10,
+    # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
+    "ask_s": 2.6e-9,
+    # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
+    # of f16[8,96,112,112] by vectors of 2, 4 and 8.
+    "ask_line": 0.15,
+    # Loss of a relayout per halving of what a warp reads at once below a line, and where rows of
+    # results begin inside sectors, of one that a warp splits: 24 tiles of seven turns.
+    "short_run": 0.04,
+    "split_sector": 0.6,
+    # Share of arithmetic that does not hide behind memory traffic.
+    "exposed": 0.1,
+    # Bytes of L2's rate that a byte of a sector takes of which little is used.
+    "scattered": 2.0,
+    # Operations of cells per multiply-add of the peak: few of them are pairs.
+    "lane_issue": 0.5,
+    # Seconds of one operation, and of one element, after the other of the same thread.
+    "operation_s": 1.0e-9,
+    "element_s": 0.008e-6,
+    # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
+    # threads, within 5 %.
+    "next_cta_s": 0.12e-6,
+    # Seconds between the beginnings of two CTAs, on all units.
+    "begin_cta_s": 0.45e-9,
+    # Seconds in which the threads of a CTA exchange what they reduced, for each of its
+    # warps more, and in which two lanes do.
+    "exchange_s": 0.2e-6,
+    "exchange_warp_s": 0.035e-6,
+    "shuffle_s": 0.02e-6,
+    # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
+    # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
+    # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
+    "swept_in_cache": 0.35,
+    "swept_beyond_cache": 0.4,
+    "swept_apart": 0.25,
+    # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
+    # rows of 212 to 58,337, within 30 %.
+    "scan_step_s": 0.45e-6,
+    "scan_warp_s": 0.0125e-6,
+    "scan_held_s": 0.15e-6,
+    # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
+    "unit_bandwidth": 1 / 40,
+    # Products wait for shared memory where copies into it and instructions that read it move more
+    # per multiply-add than those of a full tile, to this power: f16, M = 8192, against 128 x 256:
+    # 256 x 128 at 0.935, 128 x 128 at 0.92, two products of 128 x 128 with the same rows at 1.
+    "full_tile_rows": 128,
+    "full_tile_cols": 256,
+    "smem_exponent": 0.45,
+    # Relative loss of a pipeline: over elements of a chunk, and over stages beyond the first (four
+    # GEMM shapes at k = 64 with 3 and 4 stages, which are equal within 1 %).
+    "short_chunk": 0.64,
+    "few_stages": 0.02,
+    # Storing a tile's panels in turns: worth more than a fourth stage, not than a third.
+    "panels_in_turns": 0.004,
+    "fewer_panels": 0.001,
+    # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
+    # of 2 take 1.007 times as long over eight large products, as measured.
+    "cluster": 0.0285,
+    # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
+    # within 25 % for 94 %): seconds until a copy is there, a unit's rate of copies and that of all
+    # over memory's, the matrix units' rate for microseconds over the row's, the power of what
+    # crosses shared memory that it loses by, and the power of times that hide each other in part.
+    "copy_latency_s": 0.72e-6,
+    "tile_unit_bytes_per_s": 155e9,
+    "copies_over_memory": 3.0,
+    "burst_over_rate": 1.41,
+    "burst_exponent": 0.88,
+    "overlap_power": 4.4,
+    # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
+    # in f32, took 16 to 18e-12 s each beside all else.
+    "apart_store_s": 17e-12,
+    # What a product takes beside its steps and results, barriers and maps; what a unit stores of
+    # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
+    # share operands have begun and ended together; until those that share a tile's steps have
+    # fetched each other's sums, and bytes of these. Fitted with the above.
+    "product_begin_s": 1.37e-6,
+    "store_unit_bytes_per_s": 24e9,
+    "store_panel_s": 0.17e-6,
+    "cluster_begin_s": 0.5e-6,
+    "add_sums_s": 0.9e-6,
+    "add_sums_bytes_per_s": 40e9,
+    # Units that clusters of so many CTAs run on, one of each, as the driver says.
+    "units_in_clusters.2": 132,
+    "units_in_clusters.4": 120,
+    "units_in_clusters.8": 120,
+    # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
+    "late_s": 0.55e-6,
+    # What a unit draws from the L2.
+    "copy_unit_bytes_per_s": 125e9,
+    # Lane operations per element that passes through registers (convert, swizzle, store).
+    "carried_flops": 8.0,
+    # The part of a row's rate at the largest tile in registers, at most 128 x 128, and the power
+    # by which smaller ones lose: f16 with a cell before the product, f64 at 2048 cubed, f32 at 4096
+    # cubed; rows without an own power have that of all.
+    "mma_part": 0.78,
+    "fma_part": 0.76,
+    "small_tile": 0.3,
+    "small_tile.mma.f16": 0.42,
+    "small_tile.mma.bf16": 0.42,
+    "small_tile.mma.f64": 0.2,
+    "small_tile.fma.f32": 0.22,
+    # What products in registers take beside their steps.
+    "register_begin_s": 1.9e-6,
+    # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a
+    # unit runs side by side.
+    "read_step_s": 0.48e-6,
+    "read_depth_s": 5.3e-9,
+    # A thread's reads of one element or vector, one after the other: f16 of 703 x 673 x 755.
+    "read_one_s": 36e-9,
+    "side_by_side": 2,
+    # Streams (widths of 64 and 128, chunks of 64 to 192): lane clocks of one unit to weigh a score
+    # by consumers, whose warps hide each other's latencies, and clocks to start a chunk, which
+    # other consumers hide.
+    "weigh_clocks.1": 0.165,
+    "weigh_clocks.2": 0.124,
+    "weigh_clocks.3": 0.110,
+    "start_clocks": 380.0,
+}
+
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
 # all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
@@ -91,8 +261,8 @@ h200 = Target(
     launch_s=0.71e-6,
     links=(PEERS_LINK,),
     limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20},
-    choices={name: tuple(sizes) for name, sizes in _H200["choices"].items()},
-    figures=_H200["figures"],
+    choices=_CHOICES,
+    figures=_FIGURES,
     costs={
         "smem_bytes": "peak",
         "register_bytes": "peak",
