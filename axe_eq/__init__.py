@@ -63,59 +63,37 @@ if TYPE_CHECKING:
     from axe_eq.run.store import load as load
     from axe_eq.target import Target as Target
 
-# Public name -> "module:attribute", or "module" where the name is a whole namespace. A name added
-# here is also imported above, for type checkers; tests/unit/test_public_names.py compares the two.
-_PUBLIC = {
-    "ArgumentError": "axe_eq.errors:ArgumentError",
-    "AxeError": "axe_eq.errors:AxeError",
-    "DeviceError": "axe_eq.errors:DeviceError",
-    "DispatchError": "axe_eq.errors:DispatchError",
-    "EmitError": "axe_eq.errors:EmitError",
-    "Layout": "axe_eq.layout:Layout",
-    "LayoutError": "axe_eq.errors:LayoutError",
-    "LayoutExpr": "axe_eq.layout.symbolic.expression:LayoutExpr",
-    "Mesh": "axe_eq.layout:Mesh",
-    "NotationError": "axe_eq.errors:NotationError",
-    "Pack": "axe_eq.pack:Pack",
-    "PackError": "axe_eq.errors:PackError",
-    "Program": "axe_eq.program.node:Program",
-    "ProgramError": "axe_eq.errors:ProgramError",
-    "Proved": "axe_eq.prove.certificates.verdict:Proved",
-    "Refuted": "axe_eq.prove.certificates.verdict:Refuted",
-    "ScheduleError": "axe_eq.errors:ScheduleError",
-    "SearchError": "axe_eq.errors:SearchError",
-    "Spec": "axe_eq.program.spec:Spec",
-    "Swizzle": "axe_eq.layout:Swizzle",
-    "Target": "axe_eq.target:Target",
-    "Unknown": "axe_eq.prove.certificates.verdict:Unknown",
-    "any_layout": "axe_eq.layout.symbolic.expression:any_layout",
-    "array": "axe_eq.array",
-    "check_certificate": "axe_eq.prove.certificates.checker:check_certificate",
-    "common_refinement": "axe_eq.layout:common_refinement",
-    "compile": "axe_eq.pipeline:compile",
-    "complement": "axe_eq.layout.algebra.operations:complement",
-    "compose": "axe_eq.layout.algebra.operations:compose",
-    "debug": "axe_eq.debug:debug",
-    "dim": "axe_eq.program.spec:dim",
-    "direct_sum": "axe_eq.layout.algebra.operations:direct_sum",
-    "direct_sum_left": "axe_eq.layout.algebra.operations:direct_sum_left",
-    "direct_sum_right": "axe_eq.layout.algebra.operations:direct_sum_right",
-    "draw": "axe_eq.prove.picture:draw",
-    "equivalent": "axe_eq.prove.equivalent:equivalent",
-    "left_inverse": "axe_eq.layout.algebra.operations:left_inverse",
-    "load": "axe_eq.run.store:load",
-    "mesh": "axe_eq.mesh",
-    "nn": "axe_eq.nn",
-    "read": "axe_eq.layout.notation:read",
-    "read_expression": "axe_eq.layout.symbolic.text:read_expression",
-    "right_inverse": "axe_eq.layout.algebra.operations:right_inverse",
-    "run": "axe_eq.program.trace:run",
-    "symbolic_layout": "axe_eq.layout.symbolic.expression:symbolic_layout",
-    "tile": "axe_eq.layout.algebra.operations:tile",
-    "tile_of": "axe_eq.layout.algebra.operations:tile_of",
-    "trace": "axe_eq.program.trace:trace",
-    "write": "axe_eq.layout.notation:write",
+# Module -> public names in it. A name added here is also imported above, for type checkers;
+# tests/unit/test_public_names.py compares the two.
+_NAMES = {
+    "axe_eq.debug": "debug",
+    "axe_eq.errors": (
+        "ArgumentError AxeError DeviceError DispatchError EmitError LayoutError NotationError "
+        "PackError ProgramError ScheduleError SearchError"
+    ),
+    "axe_eq.layout": "Layout Mesh Swizzle common_refinement",
+    "axe_eq.layout.algebra.operations": (
+        "complement compose direct_sum direct_sum_left direct_sum_right left_inverse "
+        "right_inverse tile tile_of"
+    ),
+    "axe_eq.layout.notation": "read write",
+    "axe_eq.layout.symbolic.expression": "LayoutExpr any_layout symbolic_layout",
+    "axe_eq.layout.symbolic.text": "read_expression",
+    "axe_eq.pack": "Pack",
+    "axe_eq.pipeline": "compile",
+    "axe_eq.program.node": "Program",
+    "axe_eq.program.spec": "Spec dim",
+    "axe_eq.program.trace": "run trace",
+    "axe_eq.prove.certificates.checker": "check_certificate",
+    "axe_eq.prove.certificates.verdict": "Proved Refuted Unknown",
+    "axe_eq.prove.equivalent": "equivalent",
+    "axe_eq.prove.picture": "draw",
+    "axe_eq.run.store": "load",
+    "axe_eq.target": "Target",
 }
+_NAMESPACES = ("array", "mesh", "nn")
+_PUBLIC = {name: module for module, names in _NAMES.items() for name in names.split()}
+_PUBLIC |= {name: f"axe_eq.{name}" for name in _NAMESPACES}
 
 
 # Modules that documents named and that are elsewhere now: packs are written against names.
@@ -156,14 +134,13 @@ def __getattr__(name: str) -> Any:
         return own_version()
     if name not in _PUBLIC:
         raise AttributeError(f"module 'axe_eq' has no attribute {name!r}{_elsewhere(name)}")
-    module, _, attribute = _PUBLIC[name].partition(":")
     try:
-        loaded = import_module(module)
+        loaded = import_module(_PUBLIC[name])
     except ModuleNotFoundError as error:
         from axe_eq.errors import missing_package as missing_package
 
         raise missing_package(error, f"axe_eq.{name}") or error from None
-    value = getattr(loaded, attribute) if attribute else loaded
+    value = loaded if name in _NAMESPACES else getattr(loaded, name)
     globals()[name] = value
     return value
 

@@ -1,8 +1,8 @@
 """The AXE_* switches, and `stage`, through which every stage of the compiler runs.
 
-`Switches` is the one table of switches. Its fields are read from the environment once, overridden
-inside ``with axe_eq.debug(level=4):``, and written to docs/switches.md by
-``python -m axe_eq.debug``.
+`Switches` is the one table of switches, and `switches.toml` says what they do. They are read from
+the environment once, overridden inside ``with axe_eq.debug(level=4):``, and written to
+docs/switches.md by ``python -m axe_eq.debug``.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache, partial
+from importlib import resources
 from itertools import count
 from pathlib import Path
 from stat import S_ISDIR
@@ -87,138 +88,27 @@ def _file(text: str) -> Path:
 # -- the table ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One switch: its variable, reader, what it accepts, default as text, and meaning."""
-
-    variable: str
-    read: Callable[[str], Any]
-    accepts: str
-    default: str
-    meaning: str
-
-
-def _row(*row: Any) -> dict[str, _Row]:
-    return {"row": _Row(*row)}
+def _text(read: Callable[[str], Any], variable: str = "") -> dict[str, Any]:
+    """How a switch is read, and its variable where that is not named as the field is."""
+    return {"read": read, "variable": variable}
 
 
 @dataclass(frozen=True)
 class Switches:
     """Every switch with its value; a variable set to nothing counts as not set."""
 
-    level: int = field(
-        default=0,
-        metadata=_row(
-            "AXE_DEBUG",
-            _whole(0, 6),
-            "a whole number from 0 to 6",
-            "0",
-            "what standard error shows: 1 stages and times, 2 sizes and stop reasons, "
-            "3 matches per law, 4 emitted source, 5 extracted terms, 6 every e-graph step",
-        ),
-    )
-    trace: Path | None = field(
-        default=None,
-        metadata=_row(
-            "AXE_TRACE",
-            _folder,
-            "a folder (made if absent)",
-            "no trace",
-            "where every stage writes its result as one JSON file",
-        ),
-    )
-    check: int = field(
-        default=0,
-        metadata=_row(
-            "AXE_CHECK",
-            _whole(0, 2),
-            "a whole number from 0 to 2",
-            "0",
-            "1 verifies what every stage must satisfy, 2 also compares with the numpy meaning",
-        ),
-    )
-    seed: int = field(
-        default=0,
-        metadata=_row(
-            "AXE_SEED", _whole(0), "a whole number from 0", "0", "seed of all that samples"
-        ),
-    )
-    packs: tuple[str, ...] | None = field(
-        default=None,
-        metadata=_row(
-            "AXE_PACKS", _names, "names separated by commas", "all installed", "the packs to load"
-        ),
-    )
-    without: tuple[str, ...] = field(
-        default=(),
-        metadata=_row(
-            "AXE_WITHOUT",
-            _names,
-            "names separated by commas",
-            "none",
-            "the laws and packs to leave out",
-        ),
-    )
-    node_limit: int | None = field(
-        default=None,
-        metadata=_row(
-            "AXE_NODE_LIMIT",
-            _whole(1),
-            "a whole number from 1",
-            "the strategy's",
-            "rows at which saturation stops",
-        ),
-    )
-    time_limit_s: float | None = field(
-        default=None,
-        metadata=_row(
-            "AXE_TIME_LIMIT_S",
-            _seconds,
-            "a number of seconds above 0",
-            "the strategy's",
-            "time after which a search stops",
-        ),
-    )
-    memory_limit_mb: int | None = field(
-        default=None,
-        metadata=_row(
-            "AXE_MEMORY_LIMIT_MB",
-            _whole(1),
-            "a whole number of MiB from 1",
-            "the strategy's",
-            "memory at which a search stops",
-        ),
-    )
-    cache: int = field(
-        default=1,
-        metadata=_row(
-            "AXE_CACHE",
-            _whole(0, 1),
-            "0 or 1",
-            "1",
-            "0 neither reads nor writes compiled programs and kernels on disk",
-        ),
-    )
-    cache_dir: Path | None = field(
-        default=None,
-        metadata=_row(
-            "AXE_CACHE_DIR",
-            _folder,
-            "a folder (made if absent)",
-            "`axe_eq` in `$XDG_CACHE_HOME` or `~/.cache`",
-            "where compiled programs and kernels and tuning results are kept",
-        ),
-    )
-    corrections: Path | None = field(
-        default=None,
-        metadata=_row(
-            "AXE_CORRECTIONS",
-            _file,
-            "a file that `axe tune --corrections FILE` wrote",
-            "no corrections",
-            "factors that estimates of schedules are multiplied by, as they were measured here",
-        ),
-    )
+    level: int = field(default=0, metadata=_text(_whole(0, 6), "AXE_DEBUG"))
+    trace: Path | None = field(default=None, metadata=_text(_folder))
+    check: int = field(default=0, metadata=_text(_whole(0, 2)))
+    seed: int = field(default=0, metadata=_text(_whole(0)))
+    packs: tuple[str, ...] | None = field(default=None, metadata=_text(_names))
+    without: tuple[str, ...] = field(default=(), metadata=_text(_names))
+    node_limit: int | None = field(default=None, metadata=_text(_whole(1)))
+    time_limit_s: float | None = field(default=None, metadata=_text(_seconds))
+    memory_limit_mb: int | None = field(default=None, metadata=_text(_whole(1)))
+    cache: int = field(default=1, metadata=_text(_whole(0, 1)))
+    cache_dir: Path | None = field(default=None, metadata=_text(_folder))
+    corrections: Path | None = field(default=None, metadata=_text(_file))
 
     @property
     def cache_folder(self) -> Path:
@@ -243,7 +133,7 @@ class Switches:
         Raises:
             SearchError: an AXE_ variable that is not a switch, or a value that does not read.
         """
-        names = {row.variable: name for name, row in _rows().items()}
+        names = {variable: name for name, variable in _variables().items()}
         given = {name: text for name, text in environment.items() if name.startswith("AXE_")}
         for variable in sorted(given.keys() - names.keys()):
             raise _unknown("environment variable", variable, sorted(names))
@@ -258,15 +148,24 @@ class Switches:
         Raises:
             SearchError: a name that is not a switch, or a value that does not read.
         """
-        rows = _rows()
-        for name in sorted(changes.keys() - rows.keys()):
-            raise _unknown("switch", name, list(rows))
+        known = _variables()
+        for name in sorted(changes.keys() - known.keys()):
+            raise _unknown("switch", name, list(known))
         return replace(self, **{name: _value(name, value) for name, value in changes.items()})
 
 
 @cache
-def _rows() -> dict[str, _Row]:
-    return {switch.name: switch.metadata["row"] for switch in fields(Switches)}
+def _variables() -> dict[str, str]:
+    """The environment variable of every switch."""
+    return {s.name: s.metadata["variable"] or f"AXE_{s.name.upper()}" for s in fields(Switches)}
+
+
+def _said(name: str) -> dict[str, str]:
+    """What a switch accepts, its default as text, and its meaning."""
+    import tomllib  # not for every command: errors and documents alone need it
+
+    text = resources.files("axe_eq").joinpath("switches.toml").read_text("utf-8")
+    return tomllib.loads(text)[name]  # type: ignore[no-any-return]
 
 
 def _unknown(thing: str, name: str, known: Sequence[str]) -> SearchError:
@@ -285,13 +184,12 @@ def _value(name: str, value: object) -> Any:
     text = ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
     if value is None or not text:
         return getattr(Switches(), name)
-    row = _rows()[name]
     try:
-        return row.read(text)
+        return next(s.metadata["read"] for s in fields(Switches) if s.name == name)(text)
     except ValueError as error:
         why = f" ({error})" if isinstance(error, _Unusable) else ""
         wrong = f"cannot be {said(text, 400)}{why}"
-        raise SearchError(f"switch {row.variable}", wrong, row.accepts) from None
+        raise SearchError(f"switch {_variables()[name]}", wrong, _said(name)["accepts"]) from None
 
 
 _overridden: ContextVar[Switches | None] = ContextVar("axe_eq_switches", default=None)
@@ -355,10 +253,9 @@ def switch_table() -> str:
         "| variable | keyword | accepts | default | meaning |",
         "|---|---|---|---|---|",
     ]
-    for name, row in _rows().items():
-        lines.append(
-            f"| `{row.variable}` | `{name}` | {row.accepts} | {row.default} | {row.meaning} |"
-        )
+    for name, variable in _variables().items():
+        cells = " | ".join(_said(name).values())
+        lines.append(f"| `{variable}` | `{name}` | {cells} |")
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,9 @@ import io
 import sys
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +116,8 @@ def foreign(
     root = checkouts / repository.partition("/")[2]
     module = file if repository == LIBRARY else ""
     path = root / SOURCES / (file.replace(".", "/") + ".py") if module else root / file
-    with findable("0.3", [str(root / SOURCES), str(path.parent)]):
+    paths = [str(root / SOURCES), str(path.parent)]
+    with findable("0.3", paths), redirect_stdout(sys.stderr):
         space = load_file(str(path), "0.3", module, None if module else prelude("0.3"))
         _, report = simulate(find(space, kernel, file), kernel, *args, target=target)
     return report
@@ -171,6 +174,38 @@ def generated(fn: Callable[..., Any], specs: Sequence[str], target: Target) -> f
     (step,) = exe.schedule.steps
     made = planned(step, exe.schedule.graph, target).made
     return timeline(made.planned, made.places).total_ns / 1e3
+
+
+# AWS's kernels of the product 4096 x 8192 x 8192 before the last, each on the turns of its outer
+# loops that the others repeat, and how many of these there are.
+_BEFORE = (
+    ("tiled", "nki_matmul_tiled_", ((8192, 512), (8192, 1024)), 64),
+    ("loads hoisted", "nki_matmul_hoist_load_", ((8192, 128), (8192, 8192)), 32),
+    ("free dims blocked", "nki_matmul_block_free_dimension_", ((8192, 256), (8192, 8192)), 16),
+)
+
+
+def stages(checkouts: Path, found: Sequence[Rival]) -> list[str]:
+    """AWS's stages of the product, of which the last is a rival, as Markdown."""
+    last = {r.half_run: r.theirs or 0.0 for r in found if r.name.startswith("GEMM")}
+    rows: list[tuple[str, dict[int, float]]] = []
+    for name, kernel, shapes, times in _BEFORE:
+        report = foreign(checkouts, SDK, _EXAMPLES, kernel, drawn(shapes, BF16), trn2)
+        us = {run: timed(report, trn2, run).total_ns / 1e3 * times for run in last}
+        rows.append((name, us))
+        print(name, us, file=sys.stderr)
+    rows.append(("all dims blocked", last))
+    kept = all(b[run] < a[run] for (_, a), (_, b) in pairwise(rows) for run in last)
+    lines = [
+        f"AWS's stages of this product on trn2: each is {'' if kept else 'NOT '}faster in the "
+        f"model than the one before, as AWS measured them to be ({_GUIDE}). Those before the last "
+        "are one part of the product, times how many parts there are.", "",
+        "| stage | " + " | ".join(f"model us at {run}" for run in last) + " |",
+        "| --- |" + " --- |" * len(last),
+    ]  # fmt: skip
+    return lines + [
+        f"| {name} | " + " | ".join(f"{us[run]:.0f}" for run in last) + " |" for name, us in rows
+    ]
 
 
 def rivals(checkouts: Path | None, runs: Sequence[int]) -> list[Rival]:
@@ -317,11 +352,12 @@ def main() -> None:
     compared = rivals(options.checkouts, (used, 0))
     text = table(fits, used, compared)
     if options.checkouts:
-        text += "\n" + "\n".join(sizes(options.checkouts)) + "\n"
+        more = [*stages(options.checkouts, compared), "", *sizes(options.checkouts)]
+        text += "\n" + "\n".join(more) + "\n"
     if options.write:
         options.write.write_text(text, encoding="utf-8")
     else:
-        print(text)
+        print(text, end="")
 
 
 if __name__ == "__main__":

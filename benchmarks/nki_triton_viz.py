@@ -22,9 +22,8 @@ import numpy as np
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.nki.assemble import port
-from axe_eq_backends.nki.emit import Source, emit
-from axe_eq_backends.nki.lower import planned
+from axe_eq_backends.nki.assemble import sources
+from axe_eq_backends.nki.emit import Source
 from axe_eq_backends.nki.sim import simulate
 from axe_eq_backends.nki.sim.facade import modules
 from axe_eq_backends.nki.sim.isa.registry import INSTRUCTIONS
@@ -96,13 +95,7 @@ def interpreted(found: ModuleType, text: str, name: str, arrays: list[Any]) -> A
 def texts(fn: Callable[..., Any], specs: tuple[str, ...]) -> list[Source]:
     """A program's kernels in dialect 0.2."""
     exe = axe.compile(fn, *specs, target=trn1)
-    found = []
-    for step in exe.schedule.steps:
-        graph, made = exe.schedule.graph, planned(step, exe.schedule.graph, trn1)
-        names = {a.buffer for a in (*step.reads, *step.writes)}
-        ports = {n: port(graph, n, graph.buffers[n].layout) for n in names}
-        found.append(emit(made.made, made.buffers, ports, "0.2"))
-    return found
+    return [*sources(exe.schedule.graph, trn1, "0.2").values()]
 
 
 def told(found: ModuleType, text: Source) -> str:
@@ -122,9 +115,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkouts", type=Path)
     root = parser.parse_args().checkouts / "triton-viz"
-    sources = [(name, text) for name, program in PROGRAMS.items() for text in texts(*program)]
+    written = [(name, text) for name, program in PROGRAMS.items() for text in texts(*program)]
     with interpreter(root) as found:
-        for name, text in sources:
+        for name, text in written:
             print(f"{name}, {text.name}: {told(found, text)}")
 
 

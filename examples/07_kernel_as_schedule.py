@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 import axe_eq as axe
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.pack import installed
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, blocks, flops, grid_of
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lower import Lowered
 
 LESSON = runpy.run_path(str(Path(__file__).with_name("05_gemm_by_hand.py")))
 TILE_M, TILE_N, TILE_K = (LESSON[f"TILE_{letter}"] for letter in "MNK")

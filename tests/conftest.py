@@ -76,19 +76,18 @@ def cuda_devices() -> int:
     return count.value
 
 
-def _imports(module: str) -> bool:
-    """Whether `module` really imports: the package index has placeholders that raise."""
+def _imports(module: str, name: str) -> bool:
+    """Whether `module` imports and has a name: the package index has placeholders that raise."""
     try:
-        importlib.import_module(module)
+        return hasattr(importlib.import_module(module), name)
     except ImportError:
         return False
-    return True
 
 
 def _absent(marker: str) -> str | None:
     """Why tests with `marker` cannot run here, or None."""
     if marker == "nki":
-        return None if _imports("nki") or _imports("neuronxcc") else "no Neuron SDK is installed"
+        return None if _imports("nki", "simulate") else "no nki of 0.3 or later is installed"
     needed, found_devices = {"gpu": 1, "multigpu": 2}[marker], cuda_devices()
     if found_devices >= needed:
         return None
@@ -159,6 +158,15 @@ def _keep_what_is_remembered() -> Iterator[None]:
 def _fixed_seeds() -> None:
     random.seed(0)
     np.random.seed(0)
+
+
+@pytest.fixture
+def searched() -> Iterator[None]:
+    """Nothing is taken from the cache of programs: the test watches a search, or changes it."""
+    from axe_eq.debug import debug
+
+    with debug(cache=0):
+        yield
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from axe_eq.check.lawsample import Sample, Sampler
-from axe_eq.check.lawwild import wilder
 from axe_eq.check.opcheck import check_operators
 from axe_eq.egraph.compile import analyses_in, variables_in
 from axe_eq.egraph.normal import Normalizer
@@ -27,10 +26,22 @@ from axe_eq.errors import AxeError, cause, raised_at
 from axe_eq.layout.symbolic import terms as layout_terms
 from axe_eq.layout.symbolic.instances import meanings
 from axe_eq.pack import Pack
+from axe_eq.program.facts import ANYTHING
 from axe_eq.program.meaning import evaluate_nodes, evaluate_unchecked
 from axe_eq.program.node import INPUT, topological
 from axe_eq.program.ops import CELLS, split_text
-from axe_eq.program.terms import OPERATORS, VALUE, Cons, In, Nil, Op, decode, type_of, types_of
+from axe_eq.program.terms import (
+    ARGS,
+    OPERATORS,
+    VALUE,
+    Cons,
+    In,
+    Nil,
+    Op,
+    decode,
+    type_of,
+    types_of,
+)
 from axe_eq.program.types import Array, value_type
 from axe_eq.prove.certificates.rebuild import in_float64
 from axe_eq.prove.programs.canonical import OneWay
@@ -38,7 +49,7 @@ from axe_eq.prove.programs.compare import difference, random_array, real_input
 from axe_eq.prove.programs.frontier import show
 from axe_eq.prove.programs.reals import Real, difference_over_reals, evaluate_reals
 from axe_eq.rule.law import Instance, Law
-from axe_eq.rule.term import Sort, Term, postorder
+from axe_eq.rule.term import Ground, Sort, Term, mapped, postorder
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.meaning import Evaluator, tiles_in
 
@@ -386,3 +397,29 @@ def _check_fires(key: str, law: Law, samples: Sequence[Sample]) -> Iterator[Find
                 key, "it does not fire on its own left side", law.statement, show(left), show(right)
             )
             return
+
+
+# -- inputs that may be anything -------------------------------------------------------------------
+
+
+def wilder(sample: Sample, law: Law) -> Iterator[Instance]:
+    """The law where its inputs, one by one and all, may be undefined or infinite.
+
+    It says nothing there where its condition asks for more; inputs of which something is
+    stated stay as they are.
+    """
+    leaves = {t for v in sample.values if isinstance(v, Term) for t in postorder(v)}
+    inputs = sorted((t for t in leaves if t.symbol is In), key=repr)
+    if sample.facts or law.demand or sample.instance.left.sort not in (VALUE, ARGS):
+        return
+    for chosen in ([x] for x in inputs), [inputs] if len(inputs) > 1 else []:
+        for group in chosen:
+            image = {x: In(ANYTHING + x.args[0], x.args[1]) for x in group}
+            found = law.instance([replaced(v, image) for v in sample.values])
+            if found is not None:
+                yield found
+
+
+def replaced(value: Ground, image: Mapping[Term, Term]) -> Ground:
+    """A value with some of its inputs replaced."""
+    return mapped(value, known=image) if isinstance(value, Term) else value

@@ -158,7 +158,7 @@ def load_arrays(paths: Sequence[str]) -> list[Any]:
     for path in paths:
         try:
             arrays.append(np.load(path, allow_pickle=False))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise ArgumentError(
                 f"file {path!r}", f"does not load ({error})", "an .npy file"
             ) from None

@@ -3,59 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import cache
 from html import escape
+from importlib import resources
 
 from axe_eq.draw import colour
 
-_STYLE = """
-:root{color-scheme:light dark;--page:#fbfbfa;--card:#fff;--ink:#1d2125;--soft:#626b76;
---line:#d7dbe0;--mark:#eef2f8;--bad:#b3122b;--good:#156b3e}
-@media (prefers-color-scheme:dark){:root{--page:#14171b;--card:#1d2126;--ink:#e4e8ec;--soft:#98a2ae;
---line:#363d45;--mark:#242a32;--bad:#ff8a82;--good:#63cf98}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:14px/1.45 system-ui,sans-serif}
-main{max-width:1240px;margin:0 auto;padding:24px 20px 96px}
-h1{font-size:22px;margin:0 0 6px}h1 code{font-size:18px}
-h2{font-size:16px;margin:28px 0 8px}h3{font-size:13px;margin:0 0 6px;overflow-wrap:anywhere}
-p{color:var(--soft);margin:0 0 10px;max-width:80ch}
-code{font:12px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
-.verdict{color:var(--ink);font-size:15px}.no{color:var(--bad)}.yes{color:var(--good)}
-.facts{display:flex;flex-wrap:wrap;gap:8px 28px;margin:14px 0 0}
-.facts div{color:var(--soft)}.facts b{display:block;color:var(--ink);font-size:16px}
-.pair{display:flex;flex-wrap:wrap;gap:0 16px}.pair>section{min-width:0;flex:1 1 380px}
-.side{display:flex;flex-wrap:wrap;gap:16px}.side>div{min-width:0;flex:1 1 380px}
-.panel{background:var(--card);border:1px solid var(--line);border-radius:8px;overflow:auto;
-padding:10px;max-height:78vh}
-.panel>svg{display:block}
-table{border-collapse:collapse;width:100%}
-th,td{padding:5px 12px 5px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
-tr:last-child td{border-bottom:0}
-th{color:var(--soft);font-weight:600;font-size:12px;white-space:nowrap}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.soft{color:var(--soft)}
-.legend{display:flex;flex-wrap:wrap;gap:4px 16px;margin:0 0 8px;color:var(--soft)}
-.legend svg{vertical-align:-3px;margin-right:5px}
-.step{margin:0 0 12px}.step code{display:block;padding:2px 0}
-#selected{position:fixed;left:0;right:0;bottom:0;background:var(--card);color:var(--ink);
-border-top:1px solid var(--line);padding:8px 20px;font:12px/1.4 ui-monospace,monospace;
-white-space:pre-line;min-height:36px}
-"""
 
-# Cells of all grids that stand for one element light up together; a click keeps it in the address.
-_SCRIPT = """
-(()=>{const out=document.getElementById('selected'),rest=out.textContent;let lit=[],held='';
-function pick(keys,cell){lit.forEach(c=>c.classList.remove('on'));lit=[];const told=new Set();
-if(cell&&cell.dataset.t)told.add(cell.dataset.t);
-if(keys)keys.split(' ').forEach(k=>document.querySelectorAll('[data-x~="'+k+'"]').forEach(c=>{
-c.classList.add('on');lit.push(c);told.add(c.dataset.t)}));
-out.textContent=told.size?[...told].slice(0,6).join('\\n'):rest}
-const of=e=>e.target.closest&&e.target.closest('[data-t]');
-document.addEventListener('pointerover',e=>{const c=of(e);pick(c?c.dataset.x||'':held,c)});
-document.addEventListener('click',e=>{const c=of(e),x=c&&c.dataset.x;if(x){held=x===held?'':x;
-history.replaceState(null,'',held?'#'+held.replaceAll(' ','+'):'#');pick(held,c)}});
-held=decodeURIComponent(location.hash.slice(1)).replaceAll('+',' ');
-if(!/^[0-9 ]+$/.test(held))held='';pick(held)})();
-"""
+@cache
+def _file(name: str) -> str:
+    return "\n" + resources.files(__name__.rpartition(".")[0]).joinpath(name).read_text("utf-8")
 
 
 def page(
@@ -68,18 +25,34 @@ def page(
         body: what stands below the heading, as HTML.
         formal: the title is text of a formal language.
         linked: cells light up together, and ``page.html#37`` selects element 37.
-        style: more style sheets.
+        style: the file in this folder with one more style sheet.
     """
     hint = '<div id="selected">Point at a cell, or click to keep it.</div>' if linked else ""
-    script = f"<script>{_SCRIPT}</script>" if linked else ""
+    # Cells that stand for one element light up together; a click keeps it in the address.
+    script = f"<script>{_file('page.js')}</script>" if linked else ""
+    styles = (
+        _file("theme.css") + _file("page.css") + colour.style() + (_file(style) if style else "")
+    )
     heading = code(title) if formal else escape(title)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}{colour.style()}{style}</style></head>\n"
+        f"<title>{escape(title)}</title><style>{styles}</style></head>\n"
         f"<body><main>\n<h1>{heading}</h1>\n{chr(10).join(body)}\n</main>{hint}{script}"
         "</body></html>\n"
     )
+
+
+def alone(svg: str, style: str) -> str:
+    """A picture of a page as a file of its own, with the page's colours on paper of its own.
+
+    Args:
+        svg: the picture.
+        style: the file in this folder with its style sheet.
+    """
+    head, _, drawn = svg.partition(">")
+    paper = '<rect width="100%" height="100%" fill="var(--card)"/>'
+    return f"{head}><style>{_file('theme.css')}{_file(style)}</style>{paper}{drawn}"
 
 
 def section(title: str, note: str, body: str) -> str:

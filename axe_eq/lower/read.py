@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,6 @@ from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.lower.addresses import elements_of, looks_of
 from axe_eq.lower.cutting import Raw, cut
 from axe_eq.lower.formulas import Cone, Fold, Looked, Position, Prefix
-from axe_eq.pack import schedule_named
 from axe_eq.program import gathers, ops, places
 from axe_eq.program.ops import Look
 from axe_eq.program.places import Coords
@@ -43,12 +41,6 @@ def itself(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell
     if len(operands) > 1:
         raise ScheduleError(f"scan by {monoid}", f"of {len(operands)} operands", "one")
     return operands[0]
-
-
-def own_lowering(step: KernelStep | MoveStep) -> Any:
-    """The schedule of a step that writes its kernels itself; None where the backend writes them."""
-    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
-    return own if hasattr(own, "lower") else None
 
 
 def as_kernel(step: MoveStep, graph: ScheduleGraph, schedule: str) -> KernelStep:

@@ -30,7 +30,7 @@ from axe_eq.schedule.box import ALL, parse
 from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
 from axe_eq.schedule.graph import Step as GraphStep
-from axe_eq.schedule.memory import buffer_elements, lifetimes
+from axe_eq.schedule.memory import lifetimes
 
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
@@ -102,9 +102,11 @@ def _check_steps(plan: MeshPlan) -> None:
     for name in (*plan.inputs, *plan.outputs):
         if name not in plan.buffers:
             raise ScheduleError(f"buffer {name!r}", "is not in the plan", "a buffer of it")
+        if within := plan.buffers[name].within:
+            raise ScheduleError(f"buffer {name!r}", f"lies within {within!r}", "memory of its own")
     for b in plan.buffers.values():
         whole = plan.buffers.get(plan.root(b.name))
-        if whole is None or whole.within or (b.within and b.role != "temporary"):
+        if whole is None or whole.within:
             raise ScheduleError(
                 f"buffer {b.name!r}", f"lies within {b.within!r}", "one of the plan"
             )
@@ -122,7 +124,6 @@ def _check_steps(plan: MeshPlan) -> None:
         for name in writes_of(step):
             if name not in plan.buffers or name in written:
                 raise ScheduleError(place, f"writes {name!r}", "a buffer that nothing wrote before")
-        for name in writes_of(step):
             _check_within(plan, step, name, written)
             written.add(name)
         if isinstance(step, LocalStep):
@@ -131,6 +132,10 @@ def _check_steps(plan: MeshPlan) -> None:
             raise ScheduleError(place, f"has tag {step.number}", "one above those before it")
         else:
             last = step.number
+    for name in plan.buffers:
+        if name in written and plan.root(name) not in written:
+            wrong = f"lies within {plan.root(name)!r}, which no step makes"
+            raise ScheduleError(f"buffer {name!r}", wrong, "a step that joins what lies there")
     for name, text in zip(plan.outputs, plan.types, strict=True):
         if name not in written:
             raise ScheduleError(f"output {name!r}", "is written by no step", "a step that does")
@@ -145,7 +150,8 @@ def _check_within(
     """Memory that several buffers lie in holds one value.
 
     A buffer in another one's memory is a view of it, or is written before it is: the other one is
-    then a view of all that lie there. Views move nothing.
+    then a view of all that lie there, each element once, so none of them overwrites another. Views
+    move nothing, and exchanges alone are views.
     """
     place, own = f"step {step.name}, buffer {name!r}", plan.buffers[name]
     reads, root = reads_of(step), plan.root(name)
@@ -159,12 +165,12 @@ def _check_within(
             raise ScheduleError(place, f"lies within {root!r}", "one of its type and devices")
         if sides[0].n_elements > sides[1].n_elements:
             raise ScheduleError(place, f"reaches behind {root!r}", f"{sides[1].n_elements}")
-        if root in written and reads != (root,):
+        if root in written and (reads != (root,) or isinstance(step, LocalStep)):
             raise ScheduleError(place, f"writes to {root!r}", "memory that nothing wrote before")
         if root not in written and any(plan.root(n) == root for n in reads):
             raise ScheduleError(place, f"is made of {root!r} before all of that is", "its parts")
     inside = [n for n in written if plan.buffers[n].within == name]
-    if inside and sorted(inside) != sorted(reads):
+    if inside and (sorted(inside) != sorted(reads) or isinstance(step, LocalStep)):
         wrong = f"holds {' '.join(sorted(inside))}, and is made of {' '.join(reads)}"
         raise ScheduleError(place, wrong, "a view of what lies in it")
     if isinstance(step, ExchangeStep) and not plan.is_sent(step):
@@ -237,11 +243,8 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
 
 def _check_lies(place: str, buffer: BufferSpec, own: BufferSpec, want: ValueType) -> None:
     """A local graph's buffer lies as a rank's part does: dense, or as within another one."""
-    if not buffer.within:
-        if buffer_elements(own.layout) != want.size:
-            raise ScheduleError(place, "is not dense on a rank", "row-major")
-        return
-    lies = digits(buffer).layout
+    dense = Layout([(want.size, 1)]).canonical()
+    lies = digits(buffer).layout if buffer.within else dense
     if Layout.parse(own.layout).canonical() != lies:
         raise ScheduleError(place, f"lies in {own.layout} on a rank", str(lies))
 

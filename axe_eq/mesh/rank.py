@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
@@ -204,15 +205,26 @@ class Rank:
             self.memory.pop(name, None)
 
     def results(self) -> list[Any]:
-        """This rank's parts of the outputs, in their local shapes."""
+        """This rank's parts of the outputs, in their local shapes; zeros where it has none."""
         self.settle(self.plan.outputs)
-        found = zip(self.plan.outputs, self.plan.result_types, strict=True)
-        return [self.memory[name].reshape(type_.shape) for name, type_ in found]
+        return [
+            (self.memory[n] if self.size(n) else self._zeros(n, type_.size)).reshape(type_.shape)
+            for n, type_ in zip(self.plan.outputs, self.plan.result_types, strict=True)
+        ]
 
 
 def part_of(plan: MeshPlan, name: str, value: Any, rank: int) -> Array:
-    """A rank's part of a whole array, dense, in its local shape."""
-    return plan.side(name).scatter(np.asarray(value), rank).reshape(plan.local_type(name).shape)
+    """A rank's part of a whole array, dense, in its local shape.
+
+    Raises:
+        ArgumentError: the layout has elements at one place that differ.
+    """
+    holder, whole = plan.side(name), np.asarray(value)
+    flat = holder.scatter(whole, rank)
+    if not holder.gives(flat, whole, rank):
+        wrong = f"has different elements at one address of its layout {holder.layout}"
+        raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
+    return flat.reshape(plan.local_type(name).shape)
 
 
 def whole_of(plan: MeshPlan, name: str, parts: Sequence[Array]) -> Array:

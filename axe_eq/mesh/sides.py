@@ -20,6 +20,7 @@ from axe_eq.errors import LayoutError, ScheduleError
 from axe_eq.layout import Layout
 from axe_eq.layout.value.indexing import block_table
 from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.schedule.contents import may_alias, same
 
 Ints = NDArray[np.int64]
 MOST_ENTRIES = 1 << 24  # indices of a group that is enumerated
@@ -206,6 +207,17 @@ class Side:
             for copy in self.local_copies.tolist():
                 flat[self.placed(sums + copy)] = value[slab][mine]
         return flat
+
+    def gives(self, flat: NDArray[np.generic], value: NDArray[np.generic], device: int) -> bool:
+        """Whether a device's flat memory holds all of its part, NaN to NaN.
+
+        It may not where the layout has several elements at one place, and they differ.
+        """
+        return not may_alias(str(self.layout)) or all(
+            same(flat[self.placed(sums + copy)], value[slab][mine])
+            for slab, mine, sums in self.held(device)
+            for copy in self.local_copies.tolist()
+        )
 
 
 @lru_cache(maxsize=1024)

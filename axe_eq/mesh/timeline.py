@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from axe_eq.draw import page as html
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of
 from axe_eq.schedule.drawing import tracks_svg
-from axe_eq.schedule.html import STYLE
 from axe_eq.schedule.quantity import bytes_text, seconds_text
 from axe_eq.schedule.timeline import Event
 
@@ -132,27 +131,30 @@ def plan_html(plan: MeshPlan) -> str:
         ("over links", bytes_text(plan.link_bytes)),
         ("peak memory of a rank", bytes_text(max(plan.peak_bytes))),
     ]  # fmt: skip
-    shown = [e for e in events if e.rank < MOST_RANKS]
-    tracks = [f"{n} {track}" for n in range(min(plan.n_ranks, MOST_RANKS)) for track in TRACKS]
-    used = {_track(e) for e in shown}
-    kinds = {s.name: "spmd" if isinstance(s, LocalStep) else "move" for s in plan.steps}
-    bars = [Event(e.start, e.end, e.step, _track(e)) for e in shown]
-    drawn = tracks_svg([t for t in tracks if t in used], bars, kinds)
     left = plan.n_ranks - MOST_RANKS
     note = "A step begins when what it reads is there and its track is free."
     note += f" {left} ranks more are not drawn." if left > 0 else ""
     parts = [
         "<p>Estimates compare plans; they are no measurement.</p>" + html.facts(facts),
-        html.section("Timeline", note, html.panel(drawn)) if bars else "",
+        html.section("Timeline", note, html.panel(timeline_svg(plan))) if events else "",
         html.section("Steps", "", html.table(("step", "time", "what", "reads", "writes"),
                                              [_row(s) for s in plan.steps], (1,))),
         html.section("Bytes", "What every rank sends, exchange by exchange.", _sent(plan)),
     ]  # fmt: skip
-    return html.page(f"Plan for {plan.target} on {sizes}", parts, style=STYLE)
+    return html.page(f"Plan for {plan.target} on {sizes}", parts, style="schedule.css")
 
 
-def _track(event: RankEvent) -> str:
-    return f"{event.rank} {event.track}"
+def timeline_svg(plan: MeshPlan) -> str:
+    """The timeline of the first ranks: what each computes, sends and receives."""
+    bars = [
+        Event(e.start, e.end, e.step, f"{e.rank} {e.track}")
+        for e in rank_events(plan)
+        if e.rank < MOST_RANKS
+    ]
+    used = {bar.track for bar in bars}
+    tracks = [f"{n} {track}" for n in range(min(plan.n_ranks, MOST_RANKS)) for track in TRACKS]
+    kinds = {s.name: "spmd" if isinstance(s, LocalStep) else "move" for s in plan.steps}
+    return tracks_svg([t for t in tracks if t in used], bars, kinds)
 
 
 def _row(step: LocalStep | ExchangeStep) -> list[str]:

@@ -65,8 +65,8 @@ def in_strides(array: Any, strides: Sequence[int], name: str) -> Any:
         return array
     library = sys.modules[package]
     reach = sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True))
-    held = library.empty(reach + 1, array.dtype)
-    made = library.lib.stride_tricks.as_strided(held, shape, steps)
+    words = library.empty(reach + 1, f"u{array.itemsize}")  # it does not know the 8-bit floats
+    made = library.lib.stride_tricks.as_strided(words, shape, steps).view(array.dtype)
     made[...] = array
     return made
 

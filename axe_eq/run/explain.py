@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isinf
 from typing import Any
 
 from axe_eq.program.signature import signature
@@ -58,8 +59,8 @@ def explain(
     for step in graph.steps:
         lines += step_text(step, graph, target)
     for launch in graph.launches:
-        kept = "; ".join(f"{b} stays in {text}" for b, text in launch.kept.items())
-        lines.append(f"  one call, {launch.name}: {' '.join(launch.steps)}; {kept}")
+        kept = "".join(f"; {b} stays in {text}" for b, text in launch.kept.items())
+        lines.append(f"  one call, {launch.name}: {' '.join(launch.steps)}{kept}")
     lines += [f"  a call of its own, {reason}" for reason in graph.apart]
     if found is not None:
         lines += [f"layout chosen for {name}: {text}" for name, text in found.layouts.items()]
@@ -189,7 +190,9 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     lines = ["compared with:"]
     if found.layouts:
         lines.append(f"  inputs and outputs dense row-major: {cost(found.dense_s)}")
-    if abs(found.unfused_s - graph.time_s) > 1e-9 * best:  # else it is the schedule that was chosen
+    # Where they are equal it is the schedule that was chosen. Without end it is where the search
+    # begins at a layout that no kernel writes, which says nothing of storing every value.
+    if not isinf(found.unfused_s) and abs(found.unfused_s - graph.time_s) > 1e-9 * best:
         lines.append(f"  every value materialised: {cost(found.unfused_s)}")
     lines += [_others(group.price) for group in found.groups if group.price.others]
     for own in (graph, *(s.graph for s in graph.steps if isinstance(s, SpmdStep))):

@@ -33,7 +33,7 @@ _SHOWN_ONLY = {"level", "trace", "check", "cache", "cache_dir"}
 
 @cache
 def sources(*packages: str) -> str:
-    """A digest of all Python files of top-level packages, by path and content."""
+    """A digest of all files of top-level packages, by path and content."""
     h = hashlib.sha256()
     for package in packages:
         for name, path in sorted(_files(package)):
@@ -47,8 +47,9 @@ def _files(package: str) -> Iterator[tuple[str, Path]]:
     if spec is None:
         return
     for folder in spec.submodule_search_locations or ():
-        for path in Path(folder).rglob("*.py"):
-            yield path.relative_to(folder).as_posix(), path
+        for path in Path(folder).rglob("*.*"):
+            if path.parent.name != "__pycache__" and path.is_file():
+                yield path.relative_to(folder).as_posix(), path
     if spec.submodule_search_locations is None and spec.origin is not None:
         yield Path(spec.origin).name, Path(spec.origin)
 

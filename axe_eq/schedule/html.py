@@ -18,32 +18,6 @@ from axe_eq.target import Target
 
 _ROLES = ("input", "constant", "temporary", "output")
 
-STYLE = """
-:root{--kernel:#2f6fdb;--move:#b26a00;--spmd:#a23ba8;--temporary:#8a94a0;--output:#1c8a4f;
---on:#fff}
-@media (prefers-color-scheme:dark){:root{--kernel:#6ea4ff;--move:#e0a04a;--spmd:#d58be0;
---temporary:#77828f;--output:#4cc38a;--on:#10141a}}
-.panel>svg{margin:0 auto}
-.why{margin:8px 12px;font:12px/1.5 ui-monospace,monospace;white-space:pre-wrap}
-.nowrap,td code{white-space:nowrap;overflow-wrap:normal}
-.limit{white-space:nowrap;font-size:11px;color:var(--soft)}.limit.most{color:var(--ink)}
-.limit>span:first-child{display:inline-block;width:54px}.limit .share{background:var(--temporary)}
-.limit.most .share{background:var(--kernel)}
-.share{display:inline-block;height:8px;border-radius:2px;background:var(--kernel);min-width:1px}
-details{margin:8px 0}summary{cursor:pointer;padding:8px 12px}
-details table td{font:12px/1.4 ui-monospace,monospace}
-svg text{fill:var(--ink);font:12px system-ui,sans-serif}
-svg .mono{font:11px ui-monospace,monospace}svg .soft{fill:var(--soft);font-size:11px}
-svg .step{fill:var(--card);stroke-width:1.5}svg .buffer{fill:var(--mark);stroke:var(--line)}
-svg .edge{fill:none;stroke:var(--temporary);stroke-width:1.2}svg .tip{fill:var(--temporary)}
-svg .grid{stroke:var(--line)}svg .bar text{fill:var(--on)}
-svg .kernel{stroke:var(--kernel)}svg .move{stroke:var(--move)}
-svg .spmd{stroke:var(--spmd)}
-svg .bar .kernel{fill:var(--kernel)}svg .bar .move{fill:var(--move)}
-svg .bar .spmd{fill:var(--spmd)}
-svg .output{stroke:var(--output);stroke-width:2}svg .input{stroke:var(--soft)}
-"""
-
 
 def schedule_html(graph: ScheduleGraph, target: Target, why: str = "") -> str:
     """The page of a schedule graph.
@@ -68,7 +42,7 @@ def schedule_html(graph: ScheduleGraph, target: Target, why: str = "") -> str:
     parts.append(html.section("Buffers", "", _buffers(graph, memory)))
     if why:
         parts.append(html.section("Why", "", html.panel(f'<pre class="why">{escape(why)}</pre>')))
-    return html.page(f"Schedule for {graph.target}", parts, style=STYLE)
+    return html.page(f"Schedule for {graph.target}", parts, style="schedule.css")
 
 
 def _head(graph: ScheduleGraph, target: Target, memory: MemoryPlan, times: Timeline) -> str:

@@ -12,7 +12,7 @@ Operators here are pinned: their signatures say every extent that no operand's d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
@@ -24,6 +24,7 @@ from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, ty
 from axe_eq.program.types import DTYPES, value_type
 from axe_eq.rule.term import Term, postorder
 from axe_eq_rules import through
+from axe_eq_rules.blocks import height, together
 from axe_eq_rules.digits import (
     Apart,
     Dims,
@@ -40,7 +41,9 @@ from axe_eq_rules.digits import (
     whole,
     written,
 )
+from axe_eq_rules.joins import join_axis
 from axe_eq_rules.movement import Unread, movement
+from axe_eq_rules.parts_forms import counted, scan_and_totals, scan_of_parts
 
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
 
@@ -70,13 +73,21 @@ def _view(term: Term, sums: bool) -> View:
     given = [_view(x, sums) for x in operands(term)]
     try:
         if term.symbol is Op:
-            return _operator(term, given, sums)
+            return _with_totals(_operator(term, given, sums), sums)
         if term.symbol is Sel:
             return _selector(term, given, sums)
         return scanned(term, given)
     except (Apart, ProgramError):
         pass
     return whole(_opaque(term, given))
+
+
+def _with_totals(of: View, sums: bool) -> View:
+    """A view of a scan of all, where the core is scans of parts and totals before them."""
+    core = scan_and_totals(
+        of.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
+    )
+    return of if core is None else view(written(replace(of, core=core)), sums)
 
 
 def _opaque(term: Term, given: Sequence[View]) -> Term:
@@ -97,12 +108,18 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         return whole(_opaque(term, given))
     pulls = declared.pull(params, types)
     if declared.look is not None:
+        if (known := counted(term)) is not None:
+            return view(known, sums)
         (look,) = declared.look(params, types)
         return gathered(term, given[look.operand], given[look.by], look.dim, pulls[look.by])
     try:
         return _moved_as_one(_opaque(term, given), sums)
     except Unread:
         pass
+    axis = join_axis(term.args[0])
+    of = None if axis is None else together(given, axis)
+    if of is not None and _is_below(of.core, max(height(x.core) for x in given), sums):
+        return view(written(of), sums)
     # A dim that a parameter may name is read otherwise, whatever it is of these operands.
     touched = [d for d, n in enumerate(shape(term)) if d in params or not all(
         d < of.rank and row[d] == Pull(d) and of.shape[d] == n
@@ -120,11 +137,20 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
     return _apart(term, given, touched, made)
 
 
+def _is_below(core: Term, most: int, sums: bool) -> bool:
+    """Whether what is beside each other in a core's operands is lower: so joining them ends."""
+    given = [] if core.symbol is In else operands(core)
+    joins = [x for x in given if x.symbol is Sel and join_axis(x.args[0]) is not None]
+    return all(height(view(p, sums).core) < most for x in joins for p in operands(x))
+
+
 def _moved_as_one(term: Term, sums: bool) -> View:
     """A value that is moved as the view that a movement is; raises Unread."""
     found = movement(term)
     top = op(found.sig, "id", found.core)
-    inside = _inside(found.core)
+    inside = _inside(found.core) or scan_of_parts(
+        found.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
+    )
     below = whole(found.core) if inside is None else view(inside, sums)
     return _operator(top, [below], sums=False)
 
@@ -322,9 +348,7 @@ def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
         inner, of = signature(core.args[0]), core.args[1]
         if inner.n_reduced:
             same = name == "id" and len(made.cores) == 1 and monoid == inner.monoid
-            joins = (
-                same and _is_plain(monoid) and (MONOIDS[monoid].exact or sums or _whole_ring(core))
-            )
+            joins = same and _merges(monoid, core, sums)
         else:
             joins = of == "id"
         if joins and _joined(made, position, core, inner):
@@ -362,6 +386,11 @@ def _substituted(p: Affine, images: Mapping[int, _Read]) -> _Read:
         for digit, step in coefficients.items():
             total[digit] = total.get(digit, 0) + c * step
     return {k: c for k, c in total.items() if c}, offset
+
+
+def _merges(monoid: str, core: Term, sums: bool) -> bool:
+    """Whether reductions of such reductions are one."""
+    return _is_plain(monoid) and (MONOIDS[monoid].exact or sums or _whole_ring(core))
 
 
 def _whole_ring(core: Term) -> bool:

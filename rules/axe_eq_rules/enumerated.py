@@ -25,7 +25,7 @@ from axe_eq.program.sigalg import identity
 from axe_eq.program.signature import make, plain, signature
 from axe_eq.program.terms import VALUE, In, Scan, Sel, Value, decode, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, Array, dtype, value_type
-from axe_eq.rule.term import INT, Analysis, Ground, Term, Undefined
+from axe_eq.rule.term import INT, Analysis, Ground, Term, Undefined, mapped
 from axe_eq_rules.constants import constant_text, holds_value
 from axe_eq_rules.layout_numbers import Laws
 
@@ -166,6 +166,17 @@ def _of_core(core: Array) -> Term | None:
     choice = make([own.operands[0], (), ()], range(core.ndim)).text
     ends = (_of_core(np.array(x)) for x in (core.flat[0], other[0]))
     return None if mask is None else op(choice, "where", sel(mask), *ends)
+
+
+def written_out(term: Term) -> Term:
+    """The term with values that read no input written by their elements, where they are known."""
+
+    def one(sub: Term) -> Term:
+        values = elements(sub) if sub.sort == VALUE else None
+        found = None if values is None else _written(values)
+        return sub if found is None else found
+
+    return mapped(term, one)
 
 
 def _sample(draw: Draw) -> tuple[Ground, ...]:

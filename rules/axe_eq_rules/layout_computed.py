@@ -98,7 +98,7 @@ def canonical(x: LayoutTerm) -> Term:
 
 
 @LAWS.law(source="Axe A.6: digits or enumeration decide", normal=True,
-          sampler=samples.written_permutation)  # fmt: skip
+          sampler=samples.written_out(t.Permute, "shape", "perm"))  # fmt: skip
 @_computed
 def write_out_permutation(x: LayoutTerm) -> Term:
     """permute(L, S, p) = the layout that computes it, for L written out."""
@@ -107,7 +107,7 @@ def write_out_permutation(x: LayoutTerm) -> Term:
 
 
 @LAWS.law(source="Axe A.6: carries that ripple are decided, not assumed", normal=True,
-          sampler=samples.written_slice)  # fmt: skip
+          sampler=samples.written_out(t.Slice, "shape", "region"))  # fmt: skip
 @_computed
 def write_out_slice(x: LayoutTerm) -> Term:
     """slice(L, S, R) = the layout that computes it, for L written out."""
@@ -118,7 +118,9 @@ def write_out_slice(x: LayoutTerm) -> Term:
     return encode(layout.slice(_shape(shape), bounds))
 
 
-@LAWS.law(source="Axe Theorem C.2", normal=True, sampler=samples.written_pair(t.Tile))
+@LAWS.law(
+    source="Axe Theorem C.2", normal=True, sampler=samples.written_out(t.Tile, "shape", "shape")
+)
 @_computed
 def write_out_tile(x: LayoutTerm) -> Term:
     """tile(L, S, M, T) = the layout that computes it, for L and M written out."""
@@ -126,7 +128,7 @@ def write_out_tile(x: LayoutTerm) -> Term:
     return encode(tile(a, _shape(s), b, _shape(u)))
 
 
-@LAWS.law(source="Axe F.1", normal=True, sampler=samples.written_pair(t.DirectSum))
+@LAWS.law(source="Axe F.1", normal=True, sampler=samples.written_out(t.DirectSum, "shape", "shape"))
 @_computed
 def write_out_sum(x: LayoutTerm) -> Term:
     """direct_sum(L, S, M, T) = the layout that computes it, for L and M written out."""
@@ -283,7 +285,7 @@ def _is_in_order(y: Term, size: Polynomial) -> bool:
 # -- questions about layouts -----------------------------------------------------------------------
 
 
-@LAWS.law(source="Axe Definition 2.3", normal=True, sampler=samples.written_spans)
+@LAWS.law(source="Axe Definition 2.3", normal=True, sampler=samples.written_out(t.SpanOf))
 @_computed
 def write_out_span(v: SpansTerm) -> Term:
     """span(L) = greatest minus least coordinate plus 1 on every axis, for L written out."""
@@ -300,7 +302,7 @@ def write_out_refinement(s: ShapeTerm) -> Term:
 
 
 @LAWS.law(source="ours: digit differences by branch and bound", normal=True,
-          sampler=samples.written_question)  # fmt: skip
+          sampler=samples.written_out(t.Aliasing))  # fmt: skip
 @_computed
 def write_out_aliasing(r: ReportTerm) -> Term:
     """aliasing(L) = injective, or the first two elements on one coordinate, for L written out."""

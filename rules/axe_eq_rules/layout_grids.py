@@ -26,6 +26,8 @@ from axe_eq_rules import layout_samples as samples
 from axe_eq_rules.layout_numbers import (
     NUMBER,
     Axis,
+    Begin,
+    Count,
     Extent,
     IntExtent,
     IntStride,
@@ -97,7 +99,7 @@ def without_unit(shape: str) -> str | None:
     return shape_text(extents[1:]) if extents and extents[0] == 1 else None
 
 
-@LAWS.over(source="Axe Algorithm 1, one digit at a time", sampler=samples.cut_through)
+@LAWS.over(source="Axe Algorithm 1, one digit at a time")
 def cut_through_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: t.IterList, S: Shape) -> Sides:
     """((e, s@a) r) | (e*k, S') = (e, s@a) before dim 0 of (r | (k, S'))."""
     rest = divided_first(n, S, e)
@@ -112,7 +114,7 @@ def cut_inside_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: t.IterList, S:
     return t.Cut(n.iter(e, s, a, r), S), t.Block(slow, t.Cut(n.iter(times, s, a, r), rest))
 
 
-@LAWS.law(source="a dim of one index", sampler=samples.cut_unit)
+@LAWS.law(source="a dim of one index")
 def cut_unit(d: t.IterList, S: Shape) -> Sides:
     """(d | (1, S')) = (), (d | S')."""
     return t.Cut(d, S), t.Block(t.NoIter(), t.Cut(d, without_unit(S)))
@@ -182,7 +184,7 @@ def place_of_first(perm: str) -> tuple[int, str] | None:
     return place, perm_text(dim - 1 for dim in order if dim)
 
 
-@LAWS.law(source="permutations are insertions one after another", sampler=samples.reordered)
+@LAWS.law(source="permutations are insertions one after another")
 def reorder_dims(d: t.IterList, g: t.GridTerm, p: Perm) -> Sides:
     """(d, g)[p] = g[p without 0] with d inserted where p has 0."""
     place, rest = place_of_first(p)
@@ -201,7 +203,7 @@ def insert_first(d: t.IterList, g: t.GridTerm) -> Sides:
     return t.Insert(d, 0, g), t.Block(d, g)
 
 
-@LAWS.law(source="permutations are insertions one after another", sampler=samples.inserted)
+@LAWS.law(source="permutations are insertions one after another")
 def insert_later(d: t.IterList, k: Place, c: t.IterList, g: t.GridTerm) -> Sides:
     """(c, g) with d inserted at k = c, (g with d inserted at k-1)   if k > 0."""
     return t.Insert(d, k, t.Block(c, g)), t.Block(c, t.Insert(d, k - 1, g)), k > 0
@@ -220,7 +222,7 @@ def first_bounds(region: str) -> tuple[int, int, str] | None:
     return first[0], first[1] - first[0], region_text(bounds[1:])
 
 
-@LAWS.law(source="Axe Appendix E: dims are independent", sampler=samples.windowed)
+@LAWS.law(source="Axe Appendix E: dims are independent")
 def region_of_dims(d: t.IterList, g: t.GridTerm, R: Region) -> Sides:
     """(d, g)[b:b+c, R'] = d[b:b+c], g[R']."""
     begin, length, rest = first_bounds(R)
@@ -284,9 +286,9 @@ def move_by_a_digit(e: Number, s: Number, a: Axis, i: Place, p: t.CopySet) -> Si
     return t.MoveTo(t.SymIter(e, s, a, t.NoIter()), i, p), t.SymShift(product_of(index, s), a, p)
 
 
-@LAWS.law(source="Axe Appendix E: no digit is cut", sampler=samples.window_digit)
+@LAWS.law(source="Axe Appendix E: no digit is cut")
 def window_of_digits(
-    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Place, c: Place
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Begin, c: Count
 ) -> Sides:
     """((e, s@a) r)[b:b+c] = (c/n, s@a) r   if n = elements(r) divides b and c."""
     n = count(r)
@@ -294,22 +296,22 @@ def window_of_digits(
     return t.Window(t.Iter(e, s, a, r), b, c), whole, b % n == 0, c % n == 0
 
 
-@LAWS.law(source="Axe Appendix E: the slow digit stays", sampler=samples.window_inside)
+@LAWS.law(source="Axe Appendix E: the slow digit stays")
 def window_inside_digit(
-    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Place, c: Place
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, b: Begin, c: Count
 ) -> Sides:
     """((e, s@a) r)[b:b+c] = r[b%n : b%n + c]   if n = elements(r) and b%n + c <= n."""
     n = count(r)
     return t.Window(t.Iter(e, s, a, r), b, c), t.Window(r, b % n, c), b % n + c <= n
 
 
-@LAWS.law(source="all of it", sampler=samples.window_whole)
-def window_of_all(d: t.IterList, c: Place) -> Sides:
+@LAWS.law(source="all of it")
+def window_of_all(d: t.IterList, c: Count) -> Sides:
     """(d[0:n]) = d   if n = elements(d)."""
     return t.Window(d, 0, c), d, c == count(d)
 
 
-@LAWS.law(source="the first element of a region", sampler=samples.placed)
+@LAWS.law(source="the first element of a region")
 def place_at_dims(d: t.IterList, g: t.GridTerm, R: Region, p: t.CopySet) -> Sides:
     """(d, g)(begin of b:e, R') + p = d(b) + g(begin of R') + p."""
     begin, _, rest = first_bounds(R)
@@ -322,9 +324,9 @@ def place_at_no_dims(p: t.CopySet) -> Sides:
     return t.PlaceAt(t.NoBlock(), "", p), p
 
 
-@LAWS.law(source="digits of an index", sampler=samples.moved)
+@LAWS.law(source="digits of an index")
 def move_by_digit(
-    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, i: Place, p: t.CopySet
+    e: IntExtent, s: IntStride, a: Axis, r: t.IterList, i: Begin, p: t.CopySet
 ) -> Sides:
     """((e, s@a) r)(i) + p = (i//n)*s@a + r(i%n) + p   if n = elements(r)."""
     n = count(r)

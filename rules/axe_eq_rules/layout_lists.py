@@ -7,7 +7,6 @@ from axe_eq.layout.symbolic.polynomial import Polynomial
 from axe_eq.layout.symbolic.shapes import read_spans, span_of, spans_text
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, primitive
-from axe_eq_rules import layout_samples as samples
 from axe_eq_rules.layout_numbers import (
     INTEGERS,
     NUMBER,
@@ -35,7 +34,7 @@ def drop_unit(n: Numbers, s: Stride, a: Axis, r: t.IterList) -> Sides:
     return n.iter(n.one, s, a, r), r
 
 
-@LAWS.over(source="Axe A.1, D1", sampler=samples.adjacent)
+@LAWS.over(source="Axe A.1, D1")
 def fuse_adjacent(
     n: Numbers, e: Extent, s: Stride, f: Extent, u: Stride, a: Axis, r: t.IterList
 ) -> Sides:
@@ -64,15 +63,14 @@ def drop_still_copy(n: Numbers, e: Extent, a: Axis, p: t.CopySet) -> Sides:
     return n.copy(e, n.zero, a, p), p
 
 
-@LAWS.over(source="Axe A.1, C1", sampler=samples.falling)
+@LAWS.over(source="Axe A.1, C1")
 def turn_copy(n: Numbers, e: Extent, s: Stride, a: Axis, p: t.CopySet) -> Sides:
     """[e, s@a] + p = (e-1)*s@a + [e, -s@a] + p   if s < 0."""
     reach, turned, conditions = n.turned(e, s)
     return n.copy(e, s, a, p), n.shift(reach, a, n.copy(e, turned, a, p)), *conditions
 
 
-@LAWS.over(source="Axe A.1, C2, with q <= E: the strict form leaves [2, 1] + [2, 2] apart",
-           sampler=samples.multiple)  # fmt: skip
+@LAWS.over(source="Axe A.1, C2, with q <= E: the strict form leaves [2, 1] + [2, 2] apart")
 def absorb_multiple(
     n: Numbers, e: Extent, s: Stride, f: Extent, u: Stride, a: Axis, p: t.CopySet
 ) -> Sides:
@@ -81,8 +79,7 @@ def absorb_multiple(
     return n.copy(e, s, a, n.copy(f, u, a, p)), n.copy(whole, s, a, p), *conditions
 
 
-@LAWS.over(source="Axe A.1, C2, with q <= E; the order of copies does not matter",
-           sampler=samples.multiple_across)  # fmt: skip
+@LAWS.over(source="Axe A.1, C2, with q <= E; the order of copies does not matter")
 def absorb_multiple_across(
     n: Numbers, e: Extent, s: Stride, g: Extent, v: Stride, f: Extent, u: Stride, a: Axis, b: Axis,
     p: t.CopySet,
@@ -93,8 +90,7 @@ def absorb_multiple_across(
     return left, n.copy(whole, s, a, n.copy(g, v, b, p)), *conditions
 
 
-@LAWS.over(POLYNOMIALS, source="Axe A.1, C2, with q <= E; the order of copies does not matter",
-           sampler=samples.multiple_before)  # fmt: skip
+@LAWS.over(POLYNOMIALS, source="Axe A.1, C2, with q <= E; the order of copies does not matter")
 def absorb_multiple_before(
     n: Numbers, f: Extent, u: Stride, e: Extent, s: Stride, a: Axis, p: t.CopySet
 ) -> Sides:
@@ -109,7 +105,7 @@ def axis_before(a: str, b: str) -> int | None:
     return 1 if a < b else None
 
 
-@LAWS.over(source="copies are a multiset: Axe Definition 2.2", sampler=samples.axes_out_of_order)
+@LAWS.over(source="copies are a multiset: Axe Definition 2.2")
 def sort_copies_by_axis(
     n: Numbers, e: Extent, s: Stride, a: Axis, f: Extent, u: Stride, b: Axis, p: t.CopySet
 ) -> Sides:
@@ -127,15 +123,14 @@ def sort_copies_by_stride(
     return left, right, s > u
 
 
-@LAWS.law(source="copies are a multiset: Axe Definition 2.2", sampler=samples.one_stride)
+@LAWS.law(source="copies are a multiset: Axe Definition 2.2")
 def sort_copies_by_extent(e: IntExtent, f: IntExtent, s: IntStride, a: Axis, p: t.CopySet) -> Sides:
     """[e, s@a] + [f, s@a] + p = [f, s@a] + [e, s@a] + p   if e < f."""
     copy = INTEGERS.copy
     return copy(e, s, a, copy(f, s, a, p)), copy(f, s, a, copy(e, s, a, p)), e < f
 
 
-@LAWS.over(POLYNOMIALS, source="copies are a multiset: Axe Definition 2.2",
-           sampler=samples.texts_out_of_order)  # fmt: skip
+@LAWS.over(POLYNOMIALS, source="copies are a multiset: Axe Definition 2.2")
 def sort_copies_by_text(
     n: Numbers, e: Extent, s: Stride, f: Extent, u: Stride, a: Axis, p: t.CopySet
 ) -> Sides:
@@ -159,7 +154,7 @@ def join_shifts(n: Numbers, v: Stride, w: Stride, a: Axis, p: t.CopySet) -> Side
     return n.shift(v, a, n.shift(w, a, p)), n.shift(both, a, p), both != n.zero
 
 
-@LAWS.over(source="sums associate", sampler=samples.opposite_shifts)
+@LAWS.over(source="sums associate")
 def cancel_shifts(n: Numbers, v: Stride, w: Stride, a: Axis, p: t.CopySet) -> Sides:
     """v@a + w@a + p = p   if v+w = 0."""
     return n.shift(v, a, n.shift(w, a, p)), p, n.plus(v, w) == n.zero
@@ -171,7 +166,7 @@ def drop_zero_shift(n: Numbers, a: Axis, p: t.CopySet) -> Sides:
     return n.shift(n.zero, a, p), p
 
 
-@LAWS.over(source="sums commute", sampler=samples.shifts_out_of_order)
+@LAWS.over(source="sums commute")
 def sort_shifts(n: Numbers, v: Stride, a: Axis, w: Stride, b: Axis, p: t.CopySet) -> Sides:
     """v@a + w@b + p = w@b + v@a + p   if b sorts before a."""
     left, right = n.shift(v, a, n.shift(w, b, p)), n.shift(w, b, n.shift(v, a, p))
@@ -181,7 +176,7 @@ def sort_shifts(n: Numbers, v: Stride, a: Axis, w: Stride, b: Axis, p: t.CopySet
 # -- sums, multiples, spans ------------------------------------------------------------------------
 
 
-@LAWS.over(source="sums associate", sampler=samples.summed)
+@LAWS.over(source="sums associate")
 def sum_of_copies(n: Numbers, e: Extent, s: Stride, a: Axis, p: t.CopySet, q: t.CopySet) -> Sides:
     """([e, s@a] + p) + q = [e, s@a] + (p + q)."""
     return t.Sum(n.copy(e, s, a, p), q), n.copy(e, s, a, t.Sum(p, q))
@@ -205,7 +200,7 @@ def weight(weights: str, axis: str) -> Polynomial:
     return span_of(read_spans(weights), axis)
 
 
-@LAWS.over(source="scaling is linear", sampler=samples.weighed_iter)
+@LAWS.over(source="scaling is linear")
 def scale_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: t.IterList, w: Weights) -> Sides:
     """(w * ((e, s@a) r)) = (e, w[a]*s@a) (w * r)."""
     scaled = n.times(s, weight(n, w, a))
@@ -218,14 +213,14 @@ def scale_no_iter(w: Weights) -> Sides:
     return t.ScaleIters(t.NoIter(), w), t.NoIter()
 
 
-@LAWS.over(source="scaling is linear", sampler=samples.weighed_copy)
+@LAWS.over(source="scaling is linear")
 def scale_copy(n: Numbers, e: Extent, s: Stride, a: Axis, p: t.CopySet, w: Weights) -> Sides:
     """(w * ([e, s@a] + p)) = [e, w[a]*s@a] + w * p."""
     scaled = n.times(s, weight(n, w, a))
     return t.ScaleCopies(n.copy(e, s, a, p), w), n.copy(e, scaled, a, t.ScaleCopies(p, w))
 
 
-@LAWS.over(source="scaling is linear", sampler=samples.weighed_shift)
+@LAWS.over(source="scaling is linear")
 def scale_shift(n: Numbers, v: Stride, a: Axis, p: t.CopySet, w: Weights) -> Sides:
     """(w * (v@a + p)) = w[a]*v@a + w * p."""
     scaled = n.times(v, weight(n, w, a))
@@ -247,7 +242,7 @@ def span_of_steps(extent: Polynomial, stride: Polynomial, axis: str) -> str | No
     return None
 
 
-@LAWS.over(source="Axe Lemma C.1: digits are independent", sampler=samples.spanned_iter)
+@LAWS.over(source="Axe Lemma C.1: digits are independent")
 def span_of_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: t.IterList) -> Sides:
     """span((e, s@a) r) = span(r) + (e-1)*|s|@a."""
     mine = t.Spans(span_of_steps(n, e, s, a))
@@ -260,7 +255,7 @@ def span_of_no_iter() -> Sides:
     return t.SpanOfIters(t.NoIter()), t.Spans("")
 
 
-@LAWS.over(source="Axe Lemma C.1: copies are independent", sampler=samples.spanned_copy)
+@LAWS.over(source="Axe Lemma C.1: copies are independent")
 def span_of_copy(n: Numbers, e: Extent, s: Stride, a: Axis, p: t.CopySet) -> Sides:
     """span([e, s@a] + p) = span(p) + (e-1)*|s|@a."""
     mine = t.Spans(span_of_steps(n, e, s, a))

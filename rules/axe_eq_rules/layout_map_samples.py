@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from math import prod
+from collections.abc import Callable
 from typing import Any
 
 from axe_eq.errors import LayoutError
@@ -13,399 +12,63 @@ from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.meaning import Meaning
-from axe_eq.layout.symbolic.polynomial import parse, poly
-from axe_eq.layout.symbolic.shapes import perm_text, region_text, shape_text
+from axe_eq.layout.symbolic.polynomial import poly
+from axe_eq.layout.symbolic.shapes import shape_text
 from axe_eq.program.decisions import Draw
-from axe_eq.rule.term import Ground, Symbol, Term
-from axe_eq_rules.layout_samples import (
-    Values,
-    axis,
-    bounds,
-    copy_set,
-    indices,
-    items,
-    layout,
-    split_size,
-    weights,
-)
-
-# -- layouts and shapes ----------------------------------------------------------------------------
-
-
-def shape(draw: Draw, at: str, rank: int) -> list[Any]:
-    """A small shape; some extents are names."""
-    options = (1, 2, 2, "n", "k") if draw.chance(f"{at}.symbolic", 0.3) else (1, 2, 2, 3)
-    return [parse(str(draw.pick(f"{at}.{n}", options))) for n in range(rank)]
-
-
-def _rank(draw: Draw) -> int:
-    return draw.integer("rank", 1, 2)
-
-
-def _whole(extents: Sequence[Any]) -> Any:
-    return prod(extents, start=poly(1))
-
-
-def factor(draw: Draw, at: str, rank: int) -> tuple[Term, list[Any]]:
-    """A layout and a shape of it."""
-    extents = shape(draw, f"{at}.S", rank)
-    return layout(draw, at, _whole(extents)), extents
-
-
-def factors(count: int, *, whole: bool = False) -> Callable[[Draw], Values]:
-    """A sampler of so many layouts, each with a shape of one rank.
-
-    With `whole` the shape of the first two together comes last.
-    """
-
-    def sample(draw: Draw) -> Values:
-        rank = _rank(draw)
-        found = [factor(draw, f"x{n}", rank) for n in range(count)]
-        values: list[Ground] = [v for term, s in found for v in (term, shape_text(s))]
-        if whole:
-            values.append(times([found[0][1], found[1][1]]))
-        return tuple(values)
-
-    return sample
-
-
-def factor_and_ones(draw: Draw) -> Values:
-    """A layout, a shape of it, and the shape of that rank that has one element."""
-    rank = _rank(draw)
-    term, extents = factor(draw, "x", rank)
-    return term, shape_text(extents), shape_text([1] * rank)
-
-
-def factors_in_other_dims(draw: Draw) -> Values:
-    """Two layouts with shapes of one rank, the one 1 where the other is not."""
-    one, s = factor(draw, "x", 1)
-    two, u = factor(draw, "y", 1)
-    shapes = [*s, 1], [1, *u]
-    if draw.integer("order", 0, 1):
-        shapes = shapes[0][::-1], shapes[1][::-1]
-    return one, shape_text(shapes[0]), two, shape_text(shapes[1])
-
-
-def times(shapes: Sequence[Sequence[Any]]) -> str:
-    """The shape whose extents are the products of those of some shapes."""
-    return shape_text([_whole(extents) for extents in zip(*shapes, strict=True)])
-
-
-def one_with_shape(draw: Draw) -> Values:
-    """A layout and a shape of it."""
-    term, extents = factor(draw, "x", draw.integer("rank", 0, 3))
-    return term, shape_text(extents)
-
-
-def _perm(draw: Draw, at: str, rank: int) -> list[int]:
-    return draw.shuffled(at, list(range(rank)))
-
-
-def permuted(count: int) -> Callable[[Draw], Values]:
-    """A sampler of a layout, a shape of it and so many permutations, one after another."""
-
-    def sample(draw: Draw) -> Values:
-        rank = draw.integer("rank", 1, 3)
-        term, extents = factor(draw, "x", rank)
-        values: list[Ground] = [term, shape_text(extents)]
-        for n in range(count):
-            perm = _perm(draw, f"p{n}", rank)
-            values.append(perm_text(perm))
-            extents = [extents[dim] for dim in perm]
-        return tuple(values)
-
-    return sample
-
-
-def permuted_factors(draw: Draw) -> Values:
-    """Two layouts with shapes of one rank, and a permutation of their dims."""
-    rank = draw.integer("rank", 1, 3)
-    (a, s), (b, u) = (factor(draw, name, rank) for name in "ab")
-    return a, shape_text(s), b, shape_text(u), perm_text(_perm(draw, "p", rank))
-
-
-def _fixed(draw: Draw, at: str, rank: int) -> tuple[Term, list[int]]:
-    extents = [draw.pick(f"{at}.{n}", (1, 2, 3, 4)) for n in range(rank)]
-    return layout(draw, at, prod(extents)), extents
-
-
-def sliced(draw: Draw) -> Values:
-    """A layout, a shape of it and a region."""
-    term, extents = _fixed(draw, "x", _rank(draw))
-    return term, shape_text(extents), bounds(draw, "R", extents)
-
-
-def sliced_twice(draw: Draw) -> Values:
-    """A layout, a shape of it, a region, and a region of that."""
-    term, extents = _fixed(draw, "x", _rank(draw))
-    first = bounds(draw, "R", extents)
-    inner = [int(end) - int(begin) for begin, end in _pairs(first)]
-    return term, shape_text(extents), first, bounds(draw, "T", inner)
-
-
-def _pairs(text: str) -> list[tuple[int, int]]:
-    return [(int(b), int(e)) for b, e in (part.split(":") for part in text.split(",") if part)]
-
-
-def sliced_factors(draw: Draw) -> Values:
-    """Two layouts with shapes, and a region of the first one's."""
-    rank = _rank(draw)
-    a, s = _fixed(draw, "a", rank)
-    b, u = _fixed(draw, "b", rank)
-    return a, shape_text(s), b, shape_text(u), bounds(draw, "R", s)
-
-
-def sliced_permutation(draw: Draw) -> Values:
-    """A layout, a shape of it, a permutation of its dims, and a region of what that gives."""
-    rank = draw.integer("rank", 1, 3)
-    term, extents = _fixed(draw, "x", rank)
-    perm = _perm(draw, "p", rank)
-    return term, shape_text(extents), perm_text(perm), bounds(draw, "R", [extents[d] for d in perm])
-
-
-def composed(draw: Draw) -> Values:
-    """A layout and two layouts of indices, each below the size of the one before."""
-    sizes = [draw.pick(f"size{n}", (1, 2, 4, 6, 8)) for n in range(3)]
-    inner = [indices(draw, "bc"[n], sizes[n + 1], sizes[n]) for n in range(2)]
-    return layout(draw, "a", sizes[0]), *inner
-
-
-def composed_pair(draw: Draw) -> Values:
-    """A layout and a layout of indices of it."""
-    values = composed(draw)
-    return None if values is None else values[:2]
-
-
-def swizzle(draw: Draw) -> tuple[str, int, int, int]:
-    """Axis, bits, base and shift."""
-    bits = draw.integer("bits", 0, 2)
-    sign = draw.pick("sign", (1, -1))
-    return "m", bits, draw.integer("base", 0, 1), sign * draw.integer("shift", 1, 3)
-
-
-def swizzled(*samplers: Callable[[Draw], Values]) -> Callable[[Draw], Values]:
-    """A sampler of a swizzle before the values of another."""
-
-    def sample(draw: Draw) -> Values:
-        values = samplers[0](draw) if samplers else (layout(draw, "x"),)
-        return None if values is None else (*swizzle(draw), *values)
-
-    return sample
-
-
-def spans_and(sampler: Callable[[Draw], Values], place: int) -> Callable[[Draw], Values]:
-    """A sampler of the values of another with spans put in at a place."""
-
-    def sample(draw: Draw) -> Values:
-        values = sampler(draw)
-        if values is None:
-            return None
-        return *values[:place], t.Spans(weights(draw, "w", True)), *values[place:]
-
-    return sample
-
-
-def permuted_map(draw: Draw) -> Values:
-    """The parts of a map, a shape of it and a permutation of its dims."""
-    d, p, s = _map_parts(draw, "x", rank := draw.integer("rank", 1, 3))
-    return d, p, s, perm_text(_perm(draw, "o", rank))
-
-
-def sliced_map(draw: Draw) -> Values:
-    """The parts of a map, a shape of it and a region."""
-    d, p, s = _map_parts(draw, "x", _rank(draw))
-    return d, p, s, bounds(draw, "R", [int(extent) for extent in s.split(",")])
-
-
-def two_maps(draw: Draw) -> Values:
-    """The parts of two maps with shapes of one rank."""
-    rank = _rank(draw)
-    return *_map_parts(draw, "x", rank), *_map_parts(draw, "y", rank)
-
-
-def _map_parts(draw: Draw, at: str, rank: int) -> tuple[Term, Term, str]:
-    chosen = items(draw, f"{at}.d", False)
-    extents = [1] * rank
-    for n, (size, _, _) in enumerate(chosen):
-        extents[min(rank - 1, draw.integer(f"{at}.to{n}", 0, rank - 1))] *= size
-    return t.chain(t.Iter, t.NoIter(), chosen), copy_set(draw, f"{at}.p"), shape_text(extents)
-
-
-def permuted_in_order(draw: Draw) -> Values:
-    """A layout, a shape of it with unit dims, and a permutation that moves these alone."""
-    rank = draw.integer("rank", 0, 3)
-    term, extents = factor(draw, "x", rank)
-    order = list(range(rank))
-    if draw.chance("unit", 0.7):
-        place, to = draw.integer("place", 0, rank), draw.integer("to", 0, rank)
-        extents.insert(place, parse("1"))
-        order = [dim + (dim >= place) for dim in order]
-        order.insert(to, place)
-    return term, shape_text(extents), perm_text(order)
-
-
-def sliced_run(draw: Draw) -> Values:
-    """A layout, a shape of it, and one index of the slow dims, some of the next, all the others."""
-    rank = draw.integer("rank", 2, 3)
-    term, extents = factor(draw, "x", rank)
-    some = draw.integer("some", 0, rank - 1)
-    first = (parse("0"), parse("1"))
-    region = [first if dim < some else (parse("0"), n) for dim, n in enumerate(extents)]
-    constant = extents[some].constant
-    if constant is not None:
-        region[some] = _pairs_of(bounds(draw, "R", [constant]))
-    return term, shape_text(extents), region_text(region)
-
-
-def _pairs_of(text: str) -> tuple[Any, Any]:
-    begin, _, end = text.partition(":")
-    return parse(begin), parse(end)
-
-
-def sliced_whole(draw: Draw) -> Values:
-    """A layout, a shape of it and all of that as a region."""
-    term, extents = factor(draw, "x", draw.integer("rank", 0, 2))
-    return term, shape_text(extents), region_text((0, n) for n in extents)
-
-
-def sliced_tiles(draw: Draw) -> Values:
-    """Two layouts with shapes, and a region of whole tiles."""
-    values = sliced_factors(draw)
-    if values is None:
-        return None
-    a, s, b, u, region = values
-    inner = [int(n) for n in str(u).split(",")]
-    tiles = [(x * n, y * n) for (x, y), n in zip(_pairs(str(region)), inner, strict=True)]
-    return a, s, b, u, region_text(tiles)
-
-
-def boxed(draw: Draw) -> Values:
-    """A box and a layout of its padded size."""
-    term, extents = _fixed(draw, "x", _rank(draw))
-    dims = [(draw.integer(f"n{n}", 1, whole), whole) for n, whole in enumerate(extents)]
-    turned = len(dims) > 1 and draw.chance("turned", 0.3)
-    end = t.BoxOrder(perm_text(_perm(draw, "order", len(dims)))) if turned else t.BoxEnd()
-    return t.chain(t.BoxDim, end, dims), term
-
-
-def swizzled_box(draw: Draw) -> Values:
-    """A swizzle, a box, and a layout of its padded size."""
-    return swizzled(boxed)(draw)
-
-
-def swizzled_by_nothing(draw: Draw) -> Values:
-    """A swizzle of no bits and a layout."""
-    name, _, base, shift = swizzle(draw)
-    return name, base, shift, layout(draw, "x")
-
-
-def composed_permutation(draw: Draw) -> Values:
-    """A layout, a layout of indices of it, a shape of that, and a permutation of its dims."""
-    x, y, extents = _composed(draw)
-    return x, y, shape_text(extents), perm_text(_perm(draw, "p", len(extents)))
-
-
-def composed_region(draw: Draw) -> Values:
-    """A layout, a layout of indices of it, a shape of that, and a region."""
-    x, y, extents = _composed(draw)
-    return x, y, shape_text(extents), bounds(draw, "R", extents)
-
-
-def _composed(draw: Draw) -> tuple[Term, Term, list[int]]:
-    size = draw.pick("size", (2, 4, 6))
-    extents = [draw.pick(f"e{n}", (1, 2, 3)) for n in range(_rank(draw))]
-    return layout(draw, "x", size), indices(draw, "y", prod(extents), size), extents
-
-
-def single_factor(draw: Draw) -> Values:
-    """Two layouts with shapes of one rank, the second with one copy."""
-    rank = _rank(draw)
-    a, s = factor(draw, "x", rank)
-    d, _, u = _map_parts(draw, "y", rank)
-    shift = draw.integer("o", -2, 3)
-    return a, shape_text(s), t.Map(d, t.Shift(shift, axis(draw, "oa"), t.Here())), u
-
+from axe_eq.rule.term import Symbol, Term
+from axe_eq_rules.layout_samples import Roles, Values, axis, layout, split_size
 
 # -- layouts written out ---------------------------------------------------------------------------
 
 
-def _written(draw: Draw, at: str, elements: int | None = None) -> Term:
-    size = draw.pick(f"{at}.size", (1, 2, 3, 4, 6, 8, 12)) if elements is None else elements
-    found = layout_of(random.Random(draw.integer(f"{at}.seed", 0, 2**32)), size)
-    if draw.chance(f"{at}.boxed", 0.15):
-        inside = draw.integer(f"{at}.box", 1, size)
-        boxes: tuple[Any, ...] = ((inside,),)
-        if size % 2 == 0 and draw.chance(f"{at}.nested", 0.3):  # two rows, short at both ends
-            row = draw.integer(f"{at}.row", 1, size // 2)
-            inner = (2, row), (2, size // 2), draw.pick(f"{at}.order", ((0, 1), (1, 0)))
-            inner = inner if inner[2] == (0, 1) else ((row, 2), (size // 2, 2), (1, 0))
-            boxes = (draw.integer(f"{at}.first", 1, 2 * row),), (2 * row,), (inner,)
-        found = Layout(found.shard, found.replica, found.offset, found.swizzle, *boxes)
-    return t.encode(found)
-
-
-def _elements(term: Term) -> int:
-    return t.decode(term).size
+def _written(draw: Draw, at: str, size: int) -> Term:
+    """A layout written out, of so many elements; some have boxes."""
+    rng = random.Random(draw.integer(f"{at}.seed", 0, 2**32))
+    if not draw.chance(f"{at}.boxed", 0.15):
+        return t.encode(layout_of(rng, size))
+    more = draw.integer(f"{at}.more", 0, 3)
+    boxes: tuple[Any, ...] = ((size,), (size + more,))
+    padded = size + more
+    if draw.chance(f"{at}.nested", 0.3):  # rows of the box in longer ones
+        turn = slice(None, None, draw.pick(f"{at}.turn", (1, -1)))
+        rows = draw.pick(f"{at}.rows", [d for d in range(1, padded + 1) if padded % d == 0])
+        box, wide = (rows, padded // rows), (rows, padded // rows + 1)
+        boxes = (*boxes, [(box[turn], wide[turn], (0, 1)[turn])])
+        padded = wide[0] * wide[1]
+    found = layout_of(rng, padded)
+    return t.encode(Layout(found.shard, found.replica, found.offset, found.swizzle, *boxes))
 
 
 def written(draw: Draw) -> Values:
     """A layout written out."""
-    return (_written(draw, "x"),)
+    return (_written(draw, "x", draw.pick("size", (1, 2, 3, 4, 6, 8, 12))),)
 
 
-def _cut_up(draw: Draw, at: str, size: int) -> list[int]:
-    """A shape of so many elements."""
-    return [poly(part).constant or 1 for part in split_size(draw, at, poly(size))]
-
-
-def written_permutation(draw: Draw) -> Values:
-    """A permutation of a layout written out."""
-    x = _written(draw, "x")
-    extents = _cut_up(draw, "S", _elements(x))
-    perm = _perm(draw, "p", len(extents))
-    return (t.Permute(x, shape_text(extents), perm_text(perm)),)
-
-
-def written_slice(draw: Draw) -> Values:
-    """A slice of a layout written out."""
-    x = _written(draw, "x")
-    extents = _cut_up(draw, "S", _elements(x))
-    return (t.Slice(x, shape_text(extents), bounds(draw, "R", extents)),)
-
-
-def written_pair(symbol: Symbol) -> Callable[[Draw], Values]:
-    """A sampler of an operation on two layouts written out."""
+def written_out(symbol: Symbol, *roles: str) -> Callable[[Draw], Values]:
+    """A sampler of an operation on layouts written out; what its texts are is said in order."""
 
     def sample(draw: Draw) -> Values:
-        return (symbol(*_two(draw)),)
+        drawn, said = Roles(draw, False, True, (1, 2, 3), _written), iter(roles)
+        sorts = [(sort, "" if sort == t.LAYOUT else next(said)) for sort in symbol.args]
+        return (symbol(*(drawn.value(f"x{n}", *wanted) for n, wanted in enumerate(sorts))),)
 
     return sample
-
-
-def _two(draw: Draw) -> tuple[Term, str, Term, str]:
-    rank = _rank(draw)
-    found: list[Any] = []
-    for at in "ab":
-        extents = [draw.pick(f"{at}.{n}", (1, 2, 3)) for n in range(rank)]
-        found += [_written(draw, at, prod(extents)), shape_text(extents)]
-    if any(_elements(found[n]) != prod(map(int, found[n + 1].split(","))) for n in (0, 2)):
-        return _two(draw)  # a box has made one smaller
-    return found[0], found[1], found[2], found[3]
 
 
 def written_factor(make: Symbol, ask: Symbol) -> Callable[[Draw], Values]:
     """A sampler of a question for a factor of what another operation makes."""
 
     def sample(draw: Draw) -> Values:
-        a, s, b, u = _two(draw)
+        (product,) = written_out(make, "shape", "shape")(draw) or ()
+        a, s, b, u = product.args  # type: ignore[union-attr]
         left = ask is not t.RightAddend
         sides = (a, s, b, u) if left else (b, u, a, s)
         images = Meaning().of(make(*sides))
         whole = _recovered(images)
         if whole is None:
             return None
-        shapes = ([parse(n) for n in text.split(",")] for text in (s, u))
-        return (ask(whole, times(list(shapes)), b, u),)
+        extents = zip(s.split(","), u.split(","), strict=True)
+        return (ask(whole, shape_text(int(x) * int(y) for x, y in extents), b, u),)
 
     return sample
 
@@ -478,20 +141,10 @@ def inverted(draw: Draw) -> Values:
     return None if values is None or not isinstance(values[0], Term) else values[0].args
 
 
-def written_spans(draw: Draw) -> Values:
-    """The span of a layout written out."""
-    return (t.SpanOf(_written(draw, "x")),)
-
-
-def written_question(draw: Draw) -> Values:
-    """Whether elements of a layout written out meet."""
-    return (t.Aliasing(_written(draw, "x")),)
-
-
 def two_shapes(draw: Draw) -> Values:
     """Two shapes of one size."""
     size = draw.pick("size", (1, 4, 6, 8, 12, 16, 24))
-    return (t.CommonRefinement(*(shape_text(_cut_up(draw, at, size)) for at in "ST")),)
+    return (t.CommonRefinement(*(shape_text(split_size(draw, at, poly(size))) for at in "ST")),)
 
 
 _ALIKE: tuple[tuple[list[tuple[int, int]], list[tuple[int, int]]], ...] = (

@@ -17,7 +17,7 @@ from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.polynomial import parse, poly
 from axe_eq.layout.symbolic.shapes import perm_text, region_text, shape_text, spans_text
 from axe_eq.program.decisions import Draw
-from axe_eq.rule.term import Ground, Sort, Term
+from axe_eq.rule.term import STR, Ground, Sort, Term
 
 Values = tuple[Ground, ...] | None
 
@@ -63,24 +63,12 @@ def items(draw: Draw, at: str, symbolic: bool, most: int = 2) -> list[tuple[Any,
     ]
 
 
-def iter_list(draw: Draw, at: str, symbolic: bool = False) -> Term:
-    """A list of iters."""
-    symbol = t.SymIter if symbolic else t.Iter
-    return t.chain(symbol, t.NoIter(), items(draw, at, symbolic))
-
-
 def copy_set(draw: Draw, at: str, symbolic: bool = False) -> Term:
     """A set of copies, shifted or not."""
     copy, shift = (t.SymCopy, t.SymShift) if symbolic else (t.Copy, t.Shift)
     term = t.chain(copy, t.Here(), items(draw, f"{at}.R", symbolic, 2))
     shifts = [(stride(draw, f"{at}.o{n}", symbolic), axis(draw, f"{at}.b{n}")) for n in range(2)]
     return t.chain(shift, term, shifts[: draw.integer(f"{at}.O", 0, 2)])
-
-
-def grid(draw: Draw, at: str, symbolic: bool = False) -> Term:
-    """A function of a few indices."""
-    dims = [iter_list(draw, f"{at}.{n}", symbolic) for n in range(draw.integer(f"{at}.r", 0, 2))]
-    return t.chain(t.Block, t.NoBlock(), [(dim,) for dim in dims])
 
 
 def layout(draw: Draw, at: str, elements: Any = None) -> Term:
@@ -108,15 +96,6 @@ def indices(draw: Draw, at: str, elements: int, bound: int) -> Term:
     return t.encode(layout_of(rng, elements, bound))
 
 
-_BY_SORT: dict[Sort, Callable[[Draw, str, bool], Term]] = {
-    t.ITERS: iter_list,
-    t.COPIES: copy_set,
-    t.GRID: grid,
-    t.LAYOUT: lambda draw, at, symbolic: layout(draw, at),
-    t.SPANS: lambda draw, at, symbolic: t.Spans(weights(draw, at, symbolic)),
-}
-
-
 def weights(draw: Draw, at: str, symbolic: bool = False) -> str:
     """A span per axis."""
     spans = {name: draw.integer(f"{at}.{name}", 1, 6) for name in ("lane", "m", "n")}
@@ -124,109 +103,165 @@ def weights(draw: Draw, at: str, symbolic: bool = False) -> str:
     return spans_text({**spans, "m": parse(str(named)) * spans["m"]})
 
 
+class Roles:
+    """Draws parameters of a law one after another; what is drawn later fits what came before.
+
+    Attributes:
+        symbolic: numbers that are texts are polynomials.
+        fixed: all extents are integers, for the law has regions or indices.
+        rank: of the shapes.
+        given: extents whose product is the size of what the next shape or window is of.
+        begin: of the window.
+        whole: they are extents of a shape of it.
+        size: of the last layout.
+        open: the dims that the next permutation or region is of; those of tiles for two layouts.
+        tile: extents of the last layout of two, of which regions are often whole tiles.
+        padded: the extents of the next layout, in a box.
+        written: makes a layout that is written out; without it some are unknown.
+    """
+
+    def __init__(
+        self,
+        draw: Draw,
+        symbolic: bool,
+        fixed: bool,
+        ranks: Sequence[int],
+        written: Callable[[Draw, str, int], Term] | None = None,
+    ) -> None:
+        self.draw, self.symbolic, self.fixed = draw, symbolic, fixed
+        self.rank = draw.pick("rank", ranks)
+        self.given: list[Any] = []
+        self.open: list[Any] = []
+        self.size: Any = poly(1)
+        self.padded: list[int] = []
+        self.begin = 0
+        self.written = written
+        self.tile: list[Any] = []
+        self.whole = False
+
+    def value(self, at: str, sort: Sort, role: str = "") -> Ground:
+        """A value of a sort, for a parameter of this name and role."""
+        of_text = self.symbolic and sort.name == "String"
+        if role in ("extent", "stride"):
+            drawn = (extent if role == "extent" else stride)(self.draw, at, of_text)
+            self.given += [poly(drawn)] if role == "extent" else []
+            return drawn  # type: ignore[no-any-return]
+        make = getattr(self, f"_{role or sort.name.lower()}", None)
+        if make is None:
+            raise ValueError(f"parameter {at!r} of sort {sort} needs a sampler")
+        return make(at)  # type: ignore[no-any-return]
+
+    def _place(self, at: str) -> int:
+        return self.draw.integer(at, 0, 3)
+
+    def _begin(self, at: str) -> int:
+        self.begin = self.draw.integer(at, 0, self._count_of() - 1)
+        return self.begin
+
+    def _count(self, at: str) -> int:
+        return self.draw.integer(at, 1, self._count_of() - self.begin)
+
+    def _count_of(self) -> int:
+        return prod(self.given, start=poly(1)).constant or 1
+
+    def _distance(self, at: str) -> int:
+        return self.draw.integer(at, -3, 3)
+
+    def _axis(self, at: str) -> str:
+        return axis(self.draw, at)
+
+    def _weights(self, at: str) -> str:
+        return weights(self.draw, at, self.symbolic)
+
+    def _spans(self, at: str) -> Term:
+        return t.Spans(weights(self.draw, at, symbolic=not self.fixed))
+
+    def _copies(self, at: str) -> Term:
+        return copy_set(self.draw, at, self.symbolic)
+
+    def _iters(self, at: str) -> Term:
+        chosen = items(self.draw, at, self.symbolic)
+        extents = [poly(e) for e, _, _ in chosen]
+        self.given += extents
+        self.open.append(prod(extents, start=poly(1)))
+        return t.chain(t.SymIter if self.symbolic else t.Iter, t.NoIter(), chosen)
+
+    def _grid(self, at: str) -> Term:
+        dims = [self._iters(f"{at}.{n}") for n in range(self.draw.integer(f"{at}.r", 0, 2))]
+        return t.chain(t.Block, t.NoBlock(), [(dim,) for dim in dims])
+
+    def _box(self, at: str) -> Term:
+        self.padded = [self.draw.pick(f"{at}.{n}", (1, 2, 3, 4)) for n in range(self.rank)]
+        dims = [(self.draw.integer(f"{at}.n{n}", 1, m), m) for n, m in enumerate(self.padded)]
+        turned = len(dims) > 1 and self.draw.chance(f"{at}.turned", 0.3)
+        order = self.draw.shuffled(f"{at}.order", list(range(len(dims))))
+        return t.chain(t.BoxDim, t.BoxOrder(perm_text(order)) if turned else t.BoxEnd(), dims)
+
+    def _layout(self, at: str) -> Term:
+        names = not self.fixed and self.draw.chance(f"{at}.symbolic", 0.3)
+        options: Sequence[Any] = (1, 2, 2, "n", "k") if names else (1, 2, 2, 3)
+        drawn = [self.draw.pick(f"{at}.{n}", options) for n in range(self.rank)]
+        self.given, self.whole = [poly(e) for e in self.padded or drawn], True
+        self.size = prod(self.given, start=poly(1))
+        if self.written is not None:
+            return self.written(self.draw, at, self.size.constant)
+        return layout(self.draw, at, self.size)
+
+    def _indices(self, at: str) -> Term:
+        bound = self.size.constant
+        self._layout(at)
+        return indices(self.draw, at, self.size.constant, bound)
+
+    def _shape(self, at: str) -> str:
+        extents = [poly(1)] * self.rank
+        if self.whole:
+            extents = self.given
+        else:  # digits, each in some dim; or a shape of nothing that was drawn
+            for n, digit in enumerate(self.given or [poly(self.draw.pick(at, (1, 1, 2)))]):
+                extents[self.draw.integer(f"{at}.{n}", 0, self.rank - 1)] *= digit
+        tiled = bool(self.tile) and self.whole
+        before = self.open if tiled else [poly(1)] * self.rank
+        self.open = [a * b for a, b in zip(before, extents, strict=True)]
+        self.tile = extents if self.whole else []
+        self.given, self.whole = [], False
+        return shape_text(extents)
+
+    def _perm(self, at: str) -> str:
+        order = self.draw.shuffled(at, list(range(len(self.open))))
+        self.open = [self.open[dim] for dim in order]
+        return perm_text(order)
+
+    def _region(self, at: str) -> str:
+        extents = [whole.constant for whole in self.open]
+        chosen = bounds(self.draw, at, extents)
+        if self.tile not in ([], self.open) and self.draw.chance(f"{at}.tiles", 0.7):
+            tile = [n.constant for n in self.tile]
+            tiles = [whole // n for whole, n in zip(extents, tile, strict=True)]
+            pairs = zip(bounds(self.draw, at, tiles), tile, strict=True)
+            chosen = [(begin * n, end * n) for (begin, end), n in pairs]
+        self.open, self.tile = [poly(end - begin) for begin, end in chosen], []
+        return region_text(chosen)
+
+
+def bounds(draw: Draw, at: str, extents: Sequence[int]) -> list[tuple[int, int]]:
+    """A region of a shape."""
+    begins = [draw.integer(f"{at}.b{n}", 0, whole - 1) for n, whole in enumerate(extents)]
+    both = zip(begins, extents, strict=True)
+    return [(b, draw.integer(f"{at}.e{n}", b + 1, whole)) for n, (b, whole) in enumerate(both)]
+
+
 def by_roles(fn: Callable[..., Any], symbolic: bool = False) -> Callable[[Draw], Values]:
     """A sampler that draws every parameter of a law by its role, or by its sort."""
     hints = get_type_hints(fn, include_extras=True)
-    names = list(signature(fn).parameters)
+    roles = {name: (*get_args(hints[name])[1:], "")[:2] for name in signature(fn).parameters}
+    used = {role for _, role in roles.values()}
+    fixed = not used.isdisjoint(("region", "indices"))
 
     def sample(draw: Draw) -> Values:
-        return tuple(
-            _drawn(draw, name, *get_args(hints[name])[1:], symbolic=symbolic) for name in names
-        )
+        drawn = Roles(draw, symbolic, fixed, (1, 2, 3, 3) if "perm" in used else (1, 2, 2))
+        return tuple(drawn.value(name, *wanted) for name, wanted in roles.items())
 
     return sample
-
-
-def _drawn(draw: Draw, at: str, sort: Sort, role: str = "", *, symbolic: bool) -> Ground:
-    if sort in _BY_SORT:
-        return _BY_SORT[sort](draw, at, symbolic)
-    of_text = symbolic and sort.name == "String"
-    if role in ("extent", "stride"):
-        drawn: Ground = (extent if role == "extent" else stride)(draw, at, of_text)
-        return drawn
-    if role == "place":
-        return draw.integer(at, 0, 3)
-    if role == "axis":
-        return axis(draw, at)
-    if role == "weights":
-        return weights(draw, at, symbolic)
-    raise ValueError(f"parameter {at!r} of sort {sort} needs a sampler")
-
-
-# -- conditions of laws about lists ----------------------------------------------------------------
-
-
-def adjacent(of: bool, draw: Draw) -> Values:
-    """Two iters that continue each other."""
-    e, f, u = extent(draw, "e", of), extent(draw, "f", of), stride(draw, "u", of)
-    s = number(poly(f) * poly(u), of)
-    return e, s, f, u, axis(draw, "a"), iter_list(draw, "r", of)
-
-
-def falling(of: bool, draw: Draw) -> Values:
-    """A copy that steps down."""
-    s = number(-poly(extent(draw, "s", of)), of)
-    return extent(draw, "e", of), s, axis(draw, "a"), copy_set(draw, "p", of)
-
-
-def _multiple(of: bool, draw: Draw) -> tuple[Any, Any, Any, Any]:
-    """Extent and stride, and those of a copy that the first absorbs."""
-    e, s, f = (extent(draw, name, of) for name in "esf")
-    s = number(poly(s) * draw.pick("sign", (1, 1, -1)), of)
-    times = draw.pick("q", (1, "n", "k", e) if of else tuple(range(1, e + 1)))
-    return e, s, f, number(poly(times) * poly(s), of)
-
-
-def multiple(of: bool, draw: Draw) -> Values:
-    """Two copies, of which the first absorbs the second."""
-    return *_multiple(of, draw), axis(draw, "a"), copy_set(draw, "p", of)
-
-
-def multiple_before(of: bool, draw: Draw) -> Values:
-    """Two copies, of which the second absorbs the first."""
-    e, s, f, u = _multiple(of, draw)
-    return f, u, e, s, axis(draw, "a"), copy_set(draw, "p", of)
-
-
-def multiple_across(of: bool, draw: Draw) -> Values:
-    """Two such copies with another between them."""
-    e, s, f, u = _multiple(of, draw)
-    between = extent(draw, "g", of), stride(draw, "v", of)
-    return e, s, *between, f, u, axis(draw, "a"), axis(draw, "b"), copy_set(draw, "p", of)
-
-
-def axes_out_of_order(of: bool, draw: Draw) -> Values:
-    """Two copies on axes that are not sorted."""
-    a, b = draw.pick("axes", (("n", "m"), ("m", "lane"), ("n", "lane")))
-    one = extent(draw, "e", of), stride(draw, "s", of), a
-    two = extent(draw, "f", of), stride(draw, "u", of), b
-    return *one, *two, copy_set(draw, "p", of)
-
-
-def shifts_out_of_order(of: bool, draw: Draw) -> Values:
-    """Two shifts on axes that are not sorted."""
-    a, b = draw.pick("axes", (("n", "m"), ("m", "lane"), ("n", "lane")))
-    return stride(draw, "v", of), a, stride(draw, "w", of), b, copy_set(draw, "p", of)
-
-
-def opposite_shifts(of: bool, draw: Draw) -> Values:
-    """Two shifts that cancel."""
-    value = stride(draw, "v", of)
-    back = number(-poly(value), of)
-    return value, back, axis(draw, "a"), copy_set(draw, "p", of)
-
-
-def one_stride(draw: Draw) -> Values:
-    """Two copies of one stride, the shorter first."""
-    e, more = draw.integer("e", 1, 3), draw.integer("f", 1, 3)
-    return e, e + more, draw.integer("s", -3, 5), axis(draw, "a"), copy_set(draw, "p")
-
-
-def texts_out_of_order(of: bool, draw: Draw) -> Values:
-    """Two copies whose texts are not sorted."""
-    both = [(extent(draw, f"e{n}", True), stride(draw, f"s{n}", True)) for n in "ab"]
-    (f, u), (e, s) = sorted(both, key=lambda pair: f"{pair[1]} {pair[0]}")
-    return e, s, f, u, axis(draw, "a"), copy_set(draw, "p", True)
 
 
 # -- conditions of laws about grids ----------------------------------------------------------------
@@ -240,15 +275,6 @@ def _list_of(draw: Draw, at: str, symbolic: bool) -> tuple[Term, Any]:
     return t.chain(symbol, t.NoIter(), chosen), size
 
 
-def cut_through(of: bool, draw: Draw) -> Values:
-    """An iter that lies within the first dim of a shape."""
-    rest, size = _list_of(draw, "r", of)
-    e = extent(draw, "e", of)
-    first, *more = split_size(draw, "S", size)
-    shape = shape_text([poly(e) * first, *more])
-    return e, stride(draw, "s", of), axis(draw, "a"), rest, shape
-
-
 def cut_inside(of: bool, draw: Draw) -> Values:
     """An iter that is longer than the first dim of a shape."""
     rest, size = _list_of(draw, "r", of)
@@ -256,12 +282,6 @@ def cut_inside(of: bool, draw: Draw) -> Values:
     shape = shape_text([poly(first), *split_size(draw, "S", poly(more) * size)])
     e = number(poly(first) * poly(more), of)
     return e, stride(draw, "s", of), axis(draw, "a"), rest, shape
-
-
-def cut_unit(draw: Draw) -> Values:
-    """A list and a shape that begins with a unit dim."""
-    whole, size = _list_of(draw, "d", draw.chance("symbolic", 0.4))
-    return whole, shape_text([1, *split_size(draw, "S", size)])
 
 
 def split_size(draw: Draw, at: str, size: Any) -> list[Any]:
@@ -278,84 +298,6 @@ def split_size(draw: Draw, at: str, size: Any) -> list[Any]:
     return found or [1]
 
 
-def weighed_iter(of: bool, draw: Draw) -> Values:
-    """An iter before others, and weights of the system's numbers."""
-    return *step(draw, of), iter_list(draw, "r", of), weights(draw, "w", of)
-
-
-def weighed_copy(of: bool, draw: Draw) -> Values:
-    """A copy before others, and weights of the system's numbers."""
-    return *step(draw, of), copy_set(draw, "p", of), weights(draw, "w", of)
-
-
-def weighed_shift(of: bool, draw: Draw) -> Values:
-    """A shift, and weights of the system's numbers."""
-    return stride(draw, "v", of), axis(draw, "a"), copy_set(draw, "p", of), weights(draw, "w", of)
-
-
-def _signed(draw: Draw, of: bool) -> Any:
-    """A stride whose sign is known."""
-    return (
-        draw.pick("s", ("1", "n", "-n", "2*k", "-3", "k*n", "0"))
-        if of
-        else draw.integer("s", -3, 6)
-    )
-
-
-def spanned_iter(of: bool, draw: Draw) -> Values:
-    """An iter whose direction is known, before others."""
-    return extent(draw, "e", of), _signed(draw, of), axis(draw, "a"), iter_list(draw, "r", of)
-
-
-def spanned_copy(of: bool, draw: Draw) -> Values:
-    """A copy whose direction is known, before others."""
-    return extent(draw, "e", of), _signed(draw, of), axis(draw, "a"), copy_set(draw, "p", of)
-
-
-def summed(of: bool, draw: Draw) -> Values:
-    """A copy before others, and a second set."""
-    return *step(draw, of), copy_set(draw, "p", of), copy_set(draw, "q", of)
-
-
-def reordered(draw: Draw) -> Values:
-    """A grid of at least one dim and a permutation of its dims."""
-    symbolic = draw.chance("symbolic", 0.3)
-    first, rest = iter_list(draw, "d", symbolic), grid(draw, "g", symbolic)
-    rank = 1 + len(blocks(rest))
-    return first, rest, perm_text(draw.shuffled("p", list(range(rank))))
-
-
-def blocks(term: Term) -> list[Term]:
-    """The dims of a grid that is written out."""
-    found = []
-    while term.args:
-        found.append(term.args[0])
-        term = term.args[1]
-    return found
-
-
-def bounds(draw: Draw, at: str, extents: Sequence[int]) -> str:
-    """A region of a shape."""
-    found = []
-    for n, whole in enumerate(extents):
-        begin = draw.integer(f"{at}.b{n}", 0, whole - 1)
-        found.append((begin, draw.integer(f"{at}.e{n}", begin + 1, whole)))
-    return region_text(found)
-
-
-def windowed(draw: Draw) -> Values:
-    """A grid of at least one dim and a region of it."""
-    first, rest = iter_list(draw, "d"), grid(draw, "g")
-    sizes = [_size(dim) for dim in (first, *blocks(rest))]
-    return first, rest, bounds(draw, "R", sizes)
-
-
-def placed(draw: Draw) -> Values:
-    """The same, and a set of copies."""
-    values = windowed(draw)
-    return None if values is None else (*values, copy_set(draw, "p"))
-
-
 # An extent with names, and a window that is in it for all numbers, or for some only.
 _INSIDE = (
     ("4", "1", "3"), ("n", "0", "1"), ("n", "0", "n"), ("n+2", "1", "n+1"), ("2*n", "n", "2*n"),
@@ -367,9 +309,9 @@ _STEPS = ("1", "5", "-2", "0", "n", "-k")
 def digit_dim(draw: Draw) -> Values:
     """A dim of one digit with names before others, and a region."""
     e, begin, end = draw.pick("e", _INSIDE)
-    rest = grid(draw, "g")
-    region = bounds(draw, "R", [_size(dim) for dim in blocks(rest)])
-    whole = ",".join(filter(None, (f"{begin}:{end}", region)))
+    roles = Roles(draw, False, True, (2,))
+    rest, region = roles.value("g", t.GRID), roles.value("R", STR, "region")
+    whole = ",".join(filter(None, (f"{begin}:{end}", str(region))))
     return e, draw.pick("s", _STEPS), axis(draw, "a"), rest, whole
 
 
@@ -389,46 +331,3 @@ def moved_digit(draw: Draw) -> Values:
     """A digit with names, an index, and a set of copies."""
     e, s, a, begin, _ = digit_window(draw) or ()
     return e, s, a, begin, copy_set(draw, "p")
-
-
-def _size(term: Term) -> int:
-    return prod(item[0] for item in t.items_of(term, t.Iter))
-
-
-def window_digit(draw: Draw) -> Values:
-    """A window of whole turns of all but the slowest iter."""
-    rest = iter_list(draw, "r")
-    e, n = draw.integer("e", 1, 5), _size(rest)
-    begin = draw.integer("b", 0, e - 1)
-    count = draw.integer("c", 1, e - begin)
-    return e, draw.integer("s", -3, 5), axis(draw, "a"), rest, begin * n, count * n
-
-
-def window_inside(draw: Draw) -> Values:
-    """A window within one turn of all but the slowest iter."""
-    rest = iter_list(draw, "r")
-    e, n = draw.integer("e", 1, 4), _size(rest)
-    begin = draw.integer("b", 0, n - 1)
-    count = draw.integer("c", 1, n - begin)
-    turn = draw.integer("t", 0, e - 1)
-    return e, draw.integer("s", -3, 5), axis(draw, "a"), rest, turn * n + begin, count
-
-
-def window_whole(draw: Draw) -> Values:
-    """A list and its size."""
-    whole = iter_list(draw, "d")
-    return whole, _size(whole)
-
-
-def moved(draw: Draw) -> Values:
-    """A list of at least one iter, an index of it, and a set of copies."""
-    rest, e = iter_list(draw, "r"), draw.integer("e", 1, 4)
-    index = draw.integer("i", 0, e * _size(rest) - 1)
-    return e, draw.integer("s", -3, 5), axis(draw, "a"), rest, index, copy_set(draw, "p")
-
-
-def inserted(draw: Draw) -> Values:
-    """A dim, a place after the first, and a grid of enough dims."""
-    rest = grid(draw, "g")
-    place = draw.integer("k", 1, 1 + len(blocks(rest)))
-    return iter_list(draw, "d"), place, iter_list(draw, "c"), rest

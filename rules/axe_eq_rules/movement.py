@@ -206,8 +206,38 @@ def _blocks(pieces: Sequence[Piece], shape: tuple[int, ...], leaf: tuple[int, ..
         for piece in over:
             own_table = _table(piece, *apart, shape, leaf)
             total = np.where(own_table >= 0, own_table if piece.leaf >= 0 else -1, total)
-        blocks.append(_Block(tuple(sorted(apart[0])), tuple(sorted(apart[1])), total))
+        one = _Block(tuple(sorted(apart[0])), tuple(sorted(apart[1])), total)
+        fine = [one] if not one.leaf_dims or (total < 0).any() else _factors(one, shape, leaf)
+        runs = [block for block in fine if _affine(block, shape, leaf) is None]
+        blocks += fine if len(runs) < 2 else [one]
     return blocks
+
+
+def _factors(block: _Block, shape: tuple[int, ...], leaf: tuple[int, ...]) -> list[_Block]:
+    """The block as a product: dims of the leaf that vary along the same dims are together."""
+    extents = [shape[d] for d in block.dims]
+    at = np.unravel_index(block.table, [leaf[d] for d in block.leaf_dims])
+    own = [np.asarray(x).reshape(extents) for x in at]
+    sets: list[tuple[set[int], list[int]]] = []
+    for n, x in enumerate(own):
+        dims = {a for a in range(x.ndim) if (x != np.take(x, [0], a)).any()}
+        mine = [n]
+        for other in [s for s in sets if s[0] & dims]:
+            sets.remove(other)
+            dims, mine = dims | other[0], [*other[1], *mine]
+        sets.append((dims, sorted(mine)))
+    found = []
+    for dims, mine in sets:
+        part = tuple(slice(None) if a in dims else 0 for a in range(len(extents)))
+        coordinates = [own[n][part].reshape(-1) for n in mine]
+        table = np.ravel_multi_index(coordinates, [leaf[block.leaf_dims[n]] for n in mine])
+        leaf_dims = tuple(block.leaf_dims[n] for n in mine)
+        found.append(_Block(tuple(block.dims[a] for a in sorted(dims)), leaf_dims, table))
+    free = set(range(len(extents))).difference(*(dims for dims, _ in sets))
+    return [
+        *found,
+        *(_Block((block.dims[a],), (), np.zeros(extents[a], np.int64)) for a in sorted(free)),
+    ]
 
 
 def _table(
@@ -276,7 +306,7 @@ def _affine(block: _Block, shape: tuple[int, ...], leaf: tuple[int, ...]) -> lis
             step = np.unique(np.diff(own, axis=axis)[both])
             if len(step) > 1:
                 return None
-            c = int(step[0]) if len(step) else 0
+            c = int(step[0]) if len(step) else int(shape[d] > 1)  # one index, the rest outside
             terms[d] = c
             offset -= c * int(first[axis])
             guess += (c * np.arange(shape[d])).reshape(
@@ -335,12 +365,14 @@ def _in_runs(core: Term, block: _Block, shape: tuple[int, ...], fill: float) -> 
             parts.append(sel(join_text("full", (length, *rest), fill, of.dtype)))
         else:
             own = join_text("slice", ((start, step, length), *[None] * len(rest)))
-            parts.append(sel(own, core))
+            every = (start, step, length) == (0, 1, _shape(core)[0])
+            parts.append(core if every else sel(own, core))
     terms = {
         block.dims[axis]: prod(extents[other] for other in best[n + 1 :])
         for n, axis in enumerate(best)
     }
-    return sel(join_text("concat", 0), *parts), Affine.of(terms)
+    beside = sel(join_text("concat", 0), *parts) if len(parts) > 1 else parts[0]
+    return beside, Affine.of(terms)
 
 
 def _plain(dim: int) -> Affine:

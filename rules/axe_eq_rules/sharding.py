@@ -13,7 +13,7 @@ from axe_eq.program.terms import Value, type_of
 from axe_eq.rule.term import Term, Undefined
 from axe_eq_rules import digit_forms
 
-PACK = Pack("sharding", version="5", summary="programs of all ranks of a mesh: laws for proofs")
+PACK = Pack("sharding", version="6", summary="programs of all ranks of a mesh: laws for proofs")
 
 
 def _formed(t: Term, sums: bool) -> tuple[Term, Term]:
@@ -24,10 +24,18 @@ def _formed(t: Term, sums: bool) -> tuple[Term, Term]:
 
 
 @PACK.law(
-    source="Axe def. 2.2: digits of an index; reductions in two stages", normal=True, search=False
+    source="Axe def. 2.2: digits of an index; reductions in two stages; blocks: Wang et al., "
+    "ASPLOS 2023",
+    normal=True,
+    search=False,
 )
 def digit_form(t: Value) -> tuple[Term, Term]:
-    """Value t = a view of operators whose dims are the digits that they read as one number."""
+    """Value t = a view of operators whose dims are the digits that they read as one number.
+
+    And f(x) ++ f(y) = f(x ++ y), where f reads the joined dim as it is and all else is the same;
+    a scan of each part behind the totals of those before it = the scan of all; rows that integers
+    without inputs count = a view.
+    """
     return _formed(t, sums=False)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.lower.own import Lowered
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import image
 from axe_eq_backends.cuda.arrays import DeviceArray
 from axe_eq_backends.cuda.driver import call, default_device, driver, on
 from axe_eq_backends.cuda.launch import Loaded
-from axe_eq_backends.cuda.lower import Lowered
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda import test_contractions as unit

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from axe_eq.check.lawcheck import replaced
 from axe_eq.check.lawkinds import Misfit
 from axe_eq.check.lawsample import Maker
-from axe_eq.check.lawwild import replaced
 from axe_eq.errors import AxeError
 from axe_eq.program.decisions import Draw
 from axe_eq.program.facts import ANYTHING, MASKED, facts_of, facts_of_number

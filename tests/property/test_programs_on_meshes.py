@@ -86,6 +86,7 @@ def check_prices(exe: axe.Executable) -> None:
         assert priced <= local * 1.0001, tried.how
 
 
+@pytest.mark.usefixtures("searched")
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_a_drawn_program_is_right_on_a_mesh(number: int) -> None:

@@ -25,6 +25,7 @@ NAMED: tuple[Callable[..., Any], ...] = (
 FULL = 400
 
 
+@pytest.mark.usefixtures("searched")
 def test_what_is_not_read_has_nothing_that_strides_do_not_say(
     monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
@@ -57,6 +58,7 @@ def test_what_is_not_read_has_nothing_that_strides_do_not_say(
     assert len(read) > SEEDS
 
 
+@pytest.mark.usefixtures("searched")
 def test_scans_alike_along_two_dims_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Summary] = []
 

@@ -57,8 +57,8 @@ def on_chip(fn, wanted, x):
     (text,) = exe.source.values()
     return [right, kernel.schedule, dict(kernel.parameters), text]
 floats = rng.standard_normal((5, 300)).astype("f4")
-def on_core(fn, x):
-    exe = axe.compile(fn, x, target="core")
+def on_core(fn, x, target="core"):
+    exe = axe.compile(fn, x, target=target)
     (kernel,), (text,) = exe.kernels, exe.source.values()
     right = all(np.array_equal(found, fn(x)) for found in (exe(x), exe.interpret(x)))
     return [right, kernel.schedule, dict(kernel.parameters), text]
@@ -78,6 +78,7 @@ print(json.dumps({
     "pieces": on_chip(lambda x: x + x, lambda x: x + x, rng.standard_normal(4096).astype("f4")),
     "strips": on_core(abs, rng.standard_normal((100, 512)).astype("f4")),
     "magnitude": on_core(abs, floats),
+    "strips of trn2": on_core(abs, rng.standard_normal((100, 512)).astype("f4"), "trn2"),
     "compiled": compiled(),
     "many rows": chosen(4096),
     "few rows": chosen(8),
@@ -209,7 +210,7 @@ def test_a_machine_with_an_instruction_and_monoids_is_compiled_for_and_interpret
     assert (right, schedule, parameters) == (True, "pieces_of_warps", {"p": 1024, "warps": 2})
 
 
-def test_a_neuron_core_with_an_instruction_and_a_schedule_is_compiled_for(
+def test_an_instruction_of_trainium_and_a_schedule_for_it_are_compiled_with(
     probe: dict[str, Any],
 ) -> None:
     right, schedule, parameters, text = probe["strips"]
@@ -219,6 +220,9 @@ def test_a_neuron_core_with_an_instruction_and_a_schedule_is_compiled_for(
     assert (right, schedule) == (True, "tiles")
     assert "[magnitude.f32]" in text
     assert "nisa.tensor_tensor(dst=" in text
+    right, schedule, parameters, text = probe["strips of trn2"]
+    assert (right, schedule, parameters["wide"]) == (True, "strips", 256)
+    assert "[scalar.activation]" in text
 
 
 def test_all_that_such_a_pack_brings_is_tested(site: Path) -> None:

@@ -22,6 +22,7 @@ from axe_eq.kernel.expr import ceil_div
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.ir import span
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.pack import Pack, installed
 from axe_eq.pipeline.answers import is_cached
@@ -29,7 +30,6 @@ from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
 from axe_eq.schedulecheck import SAMPLES, Preferred, ScheduleReport, check_schedules
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lower import Lowered
 from axe_eq_backends.cuda.run import CudaInterpreter
 from axe_eq_backends.cuda.target import h200
 

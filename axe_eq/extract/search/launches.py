@@ -2,8 +2,8 @@
 
 Where the emitter of a target joins kernels (`Joiner`), a kernel becomes a stage of the call that
 writes what it reads, if that is cheaper: a launch less, and nothing of the value between them is
-written to the first memory and read from there. The emitter prices the call as it emits it; what
-does not fit stays apart, and the schedule says why.
+written to the first memory and read from there. Of the last call it becomes one for the launch. The
+emitter prices the call as it emits it; what does not fit stays apart, and the schedule says why.
 """
 
 from __future__ import annotations
@@ -74,22 +74,26 @@ class _Launches:
     def _joins(self, step: KernelStep) -> bool:
         """Put a kernel at the end of the latest call that it reads from, where that is cheaper.
 
-        What it reads besides must be written before that call begins, or in it.
+        Else of the last one, for a launch less. What a kernel reads must be written before its call
+        begins, or in it.
         """
         writer = {w.buffer: n for n, call in enumerate(self.calls) for s in call for w in s.writes}
-        read = {writer[a.buffer] for a in step.reads if a.buffer in writer}
-        number = max(read, default=-1)
-        if number < 0 or not all(isinstance(s, KernelStep) for s in self.calls[number]):
+        read = max((writer[a.buffer] for a in step.reads if a.buffer in writer), default=-1)
+        calls = dict.fromkeys(n for n in (read, len(self.calls) - 1) if n >= 0)
+        return any(self._joins_call(step, n, n == read) for n in calls)
+
+    def _joins_call(self, step: KernelStep, number: int, reads: bool) -> bool:
+        if not all(isinstance(s, KernelStep) for s in self.calls[number]):
             return False
         stages = [s for s in (*self.calls[number], step) if isinstance(s, KernelStep)]
         known = self.joined[number].kept if number in self.joined else {}
         found = self.joiner.join(stages, self.graph, self.target, known)
-        if isinstance(found, str):
-            self.apart.append(f"{step.name} after {stages[-2].name}: {found}")
-            return False
         before = self.joined[number].time_s if number in self.joined else stages[0].time_s
-        if found.time_s >= before + step.time_s:
-            self.apart.append(f"{step.name} after {stages[-2].name}: one call takes longer")
+        if isinstance(found, Joined) and found.time_s >= before + step.time_s:
+            found = "one call takes longer"
+        if isinstance(found, str):
+            if reads:
+                self.apart.append(f"{step.name} after {stages[-2].name}: {found}")
             return False
         self.joined[number], self.calls[number] = found, [*self.calls[number], step]
         return True

@@ -24,6 +24,7 @@ from axe_eq.extract.search.recall import Recall, bits, members
 from axe_eq.extract.search.running import TOLERANCE_S, Running, Trail
 from axe_eq.extract.search.selection import Mapped, Selection
 from axe_eq.schedule.kept import PADDED, kept_layouts
+from axe_eq.schedule.terms import row_major
 
 EXACT_VALUES = 12
 NEAR_VALUES = 5
@@ -68,7 +69,8 @@ class Search:
         }
         made = {i for i, p in enumerate(forest.placed) if p.kernels} - self.inputs - copies
         self.roots = frozenset(r for r in forest.roots if r in made)
-        self.values = sorted(made - self.roots)
+        padded = PADDED in prices.pricer.target.kept
+        self.values = sorted(v for v in made - self.roots if padded or not _is_padded(forest, v))
         # Results that lie as no kernel but one of cells may store them are copied there.
         self.blocked = frozenset(r for r in self.roots if not _in_order(forest, r))
         # Sets that differ in few values have most kernels in common: of small graphs all are kept.
@@ -327,6 +329,11 @@ class Search:
             if 2 * len(self.own) < len(self.values):
                 self._start_plain(progress)
             self._descend(progress)
+            if self.total() == INFINITE:  # figures led where nothing can be written
+                self._become(frozenset(self.values) | self.roots)
+                self._changed.clear()
+                self._tried.clear()
+                self._descend(progress, reads=True)
             return self.selection()
         # From everything in memory and from the least that works: each ends in other optima.
         ends = [self._settled(start, progress) for start in (self.values, self._least())]
@@ -383,12 +390,12 @@ class Search:
     def _become(self, wanted: frozenset[int]) -> None:
         self.set_materialised(sorted(wanted ^ self.materialised))
 
-    def _descend(self, progress: Callable[[str], None]) -> None:
+    def _descend(self, progress: Callable[[str], None], reads: bool = False) -> None:
         """Moves of single values, until none makes the schedule cheaper."""
         for number in range(PASSES):
             progress(f"pass {number}, {self.evaluated} kernels priced")
             self._drop_dead()
-            self._reads = number > 0
+            self._reads = reads or number > 0
             before = self._clock
             for value in reversed(self.values) if number % 2 == 0 else self.values:
                 if self.cones.computed > WORK + WORK_PER_VALUE * len(self.own):
@@ -541,6 +548,12 @@ def _in_order(forest: Forest, placed: int) -> bool:
     """Whether a value lies as every value may be kept."""
     plain = kept_layouts(forest.type_of(placed), (PADDED,))
     return forest.layout_of(placed) in (kept.layout for kept in plain)
+
+
+def _is_padded(forest: Forest, placed: int) -> bool:
+    """Whether rows of a value lie further apart than they are long, as some targets keep none."""
+    of = forest.type_of(placed)
+    return forest.layout_of(placed) != row_major(of.size) and _in_order(forest, placed)
 
 
 def _stays(placed: PlacedClass) -> bool:

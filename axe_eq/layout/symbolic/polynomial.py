@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from importlib import resources
 from itertools import groupby
 from math import prod
 from typing import Any
@@ -24,20 +25,6 @@ MAX_TERMS = 256
 MAX_DEGREE = 32
 MAX_BITS = 4096  # of a coefficient
 MAX_TEXT = 4096
-
-_GRAMMAR = r"""
-?start: sum
-?sum: product | sum "+" product -> add | sum "-" product -> sub
-?product: signed | product "*" signed -> mul | product ("/" | "//") signed -> div
-?signed: power | TIMES named -> times | "-" signed -> neg
-?power: atom | atom ("**" | "^") INT -> pow
-?named: NAME -> name | NAME ("**" | "^") INT -> name_pow
-?atom: INT -> number | NAME -> name | "(" sum ")"
-TIMES.2: /[0-9]+(?=[A-Za-z_]+\b)/
-NAME: /[A-Za-z_]\w*/
-INT: /[0-9]+/
-%ignore /[ \t\n]+/
-"""
 
 
 class Polynomial:
@@ -323,9 +310,16 @@ class Arithmetic(Transformer[Token, Any]):
         return a ** integer(power)
 
 
+def rules(name: str) -> str:
+    """The rules of a grammar of this folder, numbers' or expressions'."""
+    package = resources.files(__name__.rpartition(".")[0])
+    return package.joinpath(f"{name}.lark").read_text("utf-8")
+
+
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", transformer=Arithmetic())  # no recursion over deep texts
+    grammar = "?start: sum\n" + rules("number")
+    return Lark(grammar, parser="lalr", transformer=Arithmetic())  # no recursion over deep texts
 
 
 @lru_cache(maxsize=4096)

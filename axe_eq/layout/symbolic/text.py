@@ -20,47 +20,10 @@ from axe_eq.layout.notation import NO_CONTEXT, Context, notations_of, read_any
 from axe_eq.layout.notation.text import TooLarge, Unparsed, clip, quote, unexpected
 from axe_eq.layout.symbolic import expression as ex
 from axe_eq.layout.symbolic import terms as t
-from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly
+from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly, rules
 from axe_eq.layout.value.layout import Layout
 
 MAX_CHARS = 1 << 14
-
-_GRAMMAR = r"""
-start: layout
-?layout: written | call | unknown | STRING -> quoted
-       | "sw" "(" INT "," INT "," sum ")" ["@" NAME] "." layout -> swizzled
-call: NAME "(" [argument ("," argument)*] ")"
-?argument: layout | "(" [item ("," item)*] ","? ")" -> items
-?item: sum | sum ":" sum -> bounds
-unknown: NAME "[" sum [BELOW sum] "]"
-written: (shard | replica) ("+" part)*
-shard: SHARD "[" _extents ":" _strides "]"
-replica: REPLICA "[" _extents ":" _strides "]"
-?part: shard | replica | product ["@" NAME] -> offset
-_extents: "(" [sum ("," sum)*] ","? ")" | open
-_strides: "(" [stride ("," stride)*] ","? ")" | single
-single: open ["@" NAME] -> stride
-stride: sum ["@" NAME]
-// A sum that begins without a bracket, which would begin a list.
-?open: begun | open "+" product -> add | open "-" product -> sub
-?begun: first | begun "*" signed -> mul | begun ("/" | "//") signed -> div
-?first: bare | bare ("**" | "^") INT -> pow | TIMES named -> times | "-" first -> neg
-?bare: INT -> number | NAME -> name
-?sum: product | sum "+" product -> add | sum "-" product -> sub
-?product: signed | product "*" signed -> mul | product ("/" | "//") signed -> div
-?signed: power | TIMES named -> times | "-" signed -> neg
-?power: atom | atom ("**" | "^") INT -> pow
-?named: NAME -> name | NAME ("**" | "^") INT -> name_pow
-?atom: INT -> number | NAME -> name | "(" sum ")"
-SHARD.2: /S(?=\s*\[)/
-REPLICA.2: /R(?=\s*\[)/
-TIMES.2: /[0-9]+(?=[A-Za-z_]+\b)/
-BELOW.2: /below\b/
-NAME: /[A-Za-z_]\w*/
-STRING: /"[^"]*"/
-INT: /[0-9]+/
-%ignore /[ \t\n]+/
-"""
 
 _LIKELY = re.compile(r'\s*("|sw\b|(?!box\b)[A-Za-z_]\w*\s*[\[(])')
 # A name that is no axis and no word of the axe notation: only expressions have such.
@@ -177,7 +140,8 @@ _CALLS: dict[str, tuple[tuple[str, ...], Callable[..., ex.LayoutExpr]]] = {
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", transformer=_Maker(), maybe_placeholders=True)
+    grammar = rules("expression") + rules("number")
+    return Lark(grammar, parser="lalr", transformer=_Maker(), maybe_placeholders=True)
 
 
 class _Unparsed(NotationError):

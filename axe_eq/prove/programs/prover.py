@@ -89,7 +89,10 @@ def prove_programs(
     """
     chosen = usable(packs, numerics)
     statement = state(a, b, chosen, numerics, assume)
-    laws = program_laws(chosen.values())
+    laws = {
+        key: law for key, law in program_laws(chosen.values()).items()
+        if law.exact or numerics == "real"
+    }  # fmt: skip
     limits = budget or Budget()
     normal = {key: law for key, law in laws.items() if law.normal}
     # Normal forms alone prove much of what is true over the reals, before any law is compiled.

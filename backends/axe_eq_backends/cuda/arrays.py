@@ -246,6 +246,28 @@ def flat(port: Port, array: Array) -> Array:
     return host
 
 
+def memory_of(port: Port, array: Array) -> Array:
+    """A buffer's memory with a host array in it, all of which it holds.
+
+    Raises:
+        ArgumentError: another type or shape, or different elements that lie at one address.
+    """
+    from axe_eq.schedule.contents import same
+
+    host = flat(port, array)
+    dense = not port.lies and port.strides == row_major(port.shape)
+    if not dense and not same(_value(host, port), array):
+        wrong = f"has different elements at one address of strides {port.strides}"
+        if port.lies:
+            wrong = f"has different elements at one address of its layout {port.lies}"
+        raise ArgumentError(f"argument {port.name!r}", wrong, "one value per address")
+    return host
+
+
+def _value(host: Array, port: Port) -> Array:
+    return host[_places(port)] if port.lies else _view(host, port)
+
+
 def _places(port: Port) -> Array:
     """The element of every index of a value that no strides describe."""
     from axe_eq.layout import Layout
@@ -258,9 +280,7 @@ def fetched(port: Port, pointer: int) -> Array:
     element = DTYPES[port.dtype].numpy
     host = np.empty(port.n_bytes // element.itemsize, element)
     download(host, pointer, f"output {port.name!r}")
-    if port.lies:
-        return host[_places(port)]
-    return np.asarray(_view(host, port), order="C")  # 0-d stays so
+    return np.asarray(_value(host, port), order="C")  # 0-d stays so
 
 
 def _view(host: Array, port: Port) -> Array:

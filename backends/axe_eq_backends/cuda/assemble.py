@@ -13,7 +13,8 @@ from axe_eq.kernel.cells import flops
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
-from axe_eq.lower.read import element_strides, own_lowering
+from axe_eq.lower.own import Lowered, own_lowering
+from axe_eq.lower.read import element_strides
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.digits import digits
@@ -24,7 +25,7 @@ from axe_eq_backends.cuda import code, compile, sizes
 from axe_eq_backends.cuda.code import Code, Launch, Port
 from axe_eq_backends.cuda.emit import Source, emit
 from axe_eq_backends.cuda.image import build_all
-from axe_eq_backends.cuda.lower import Lowered, lower
+from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan as plan_kernel
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, MOST_TEXT
 

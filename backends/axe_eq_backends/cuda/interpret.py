@@ -13,13 +13,13 @@ from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
+from axe_eq.lower.own import Lowered
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
 from axe_eq_backends.cuda.assemble import make
 from axe_eq_backends.cuda.families import meanings
-from axe_eq_backends.cuda.lower import Lowered
 
 POISON = 77  # in memory that nothing was written to
 SWEEP = ("random", "early", "late")  # when asynchronous effects happen, in the first few orders

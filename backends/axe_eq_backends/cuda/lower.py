@@ -8,15 +8,14 @@ is chosen here: what cannot be written so is refused with the reason, and the se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-from axe_eq.errors import DispatchError, ScheduleError, said
+from axe_eq.errors import DispatchError, ScheduleError
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.formulas import Cone
-from axe_eq.lower.read import as_kernel, own_lowering, read_cone
-from axe_eq.pack import ask_schedule
+from axe_eq.lower.own import Lowered, own_kernel
+from axe_eq.lower.read import as_kernel, read_cone
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda import contract
@@ -31,15 +30,6 @@ from axe_eq_backends.cuda.streams import is_streaming, read_problem
 from axe_eq_backends.cuda.ways import cheapest, written
 
 
-@dataclass(frozen=True)
-class Lowered:
-    """A kernel, the buffer of the schedule graph behind every tensor of it, and its parameters."""
-
-    kernel: ir.Kernel
-    buffers: Mapping[str, str]
-    params: Mapping[str, int] = field(default_factory=dict)
-
-
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
     """The kernel of one step: its schedule's own where that writes one.
 
@@ -52,14 +42,9 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         DispatchError: no schedule covers the cone; says why.
         PackError: the schedule's own `lower` fails, or returns what is no kernel of the step.
     """
-    own = own_lowering(step)
+    own = own_kernel(step, graph, target, ir.Kernel)
     if own is not None:
-        made: Lowered = ask_schedule(
-            own, "lower", step, graph, target,
-            expected="Lowered(kernel, {name of a tensor: buffer of the step})",
-            wrong=lambda answer: _wrong_answer(answer, step),
-        )  # fmt: skip
-        return made
+        return own
     cone = read_cone(
         step if isinstance(step, KernelStep) else as_kernel(step, graph, "lanes"), alone
     )
@@ -91,29 +76,6 @@ def _streamed(
     whole = int(evaluate(tensor.shape[-1], made.params)) * tensor.itemsize % SECTOR_BYTES == 0
     is_result = graph.buffers[made.buffers[name]].role == "output"
     return frozenset({name} if whole and is_result else ())
-
-
-def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:
-    """What is wrong with what a schedule's own `lower` returned."""
-    if not isinstance(made, Lowered) or not isinstance(made.kernel, ir.Kernel):
-        return f"returns {said(made)} for kernel {step.name}"
-    for part in ("buffers", "params"):
-        if not isinstance(getattr(made, part), Mapping):
-            return f"gives {part}={said(getattr(made, part))}, which is no mapping of names"
-    read, written = ({a.buffer: None for a in side} for side in (step.reads, step.writes))
-    for tensor in made.kernel.tensors:
-        what = f"tensor {tensor.name!r} of kernel {made.kernel.name!r}"
-        if tensor.name not in made.buffers:
-            return f"leaves {what} without a buffer"
-        buffer, is_written = made.buffers[tensor.name], tensor.name in made.kernel.outputs
-        known = written if is_written else {**read, **written}
-        if buffer not in known:
-            verb = "writes" if is_written else "reads"
-            return f"puts {what} on {said(buffer)}, and the step {verb} {' '.join(known)}"
-    if unset := [v.name for v in made.kernel.params if v.name not in made.params]:
-        return f"gives no number for {' '.join(unset)} of kernel {made.kernel.name!r}"
-    bare = written.keys() - {made.buffers[name] for name in made.kernel.outputs}
-    return f"returns a kernel that does not write {' '.join(sorted(bare))}" if bare else None
 
 
 def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowered:

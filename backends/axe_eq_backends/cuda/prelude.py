@@ -1,14 +1,16 @@
 """Device functions that emitted kernels use: one text per instruction, included where it is called.
 
-The texts need no header: kernels compile alone. Instruction forms: PTX ISA 8.5.
+Those that are the same in every kernel are C++ in `device/`. The texts need no header: kernels
+compile alone. Instruction forms: PTX ISA 8.5.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-
-from axe_eq_backends.cuda import shuffles
+from importlib import resources
+from string import Template
 
 DEVICE = "__device__ __forceinline__"
 # C type of a register -> constraint letter, bits, and the mark of its functions' names.
@@ -21,315 +23,38 @@ _PART_BYTES = {"u16": 2, "u8": 1}
 _SET_PART = {2: "set_half", 1: "set_byte"}
 
 
-def _small_integers(kind: str, c_type: str, n_bytes: int) -> dict[str, str]:
-    """Elements of registers that hold several small integers."""
-    per, bits = 4 // n_bytes, 8 * n_bytes
-    names, mask = "abcd"[:per], (1 << bits) - 1
-    given = ", ".join(f"{c_type} {x}" for x in names)
-    words = [f"((unsigned){x} & {mask:#x}u) << {n * bits}" for n, x in enumerate(names)]
-    return {
-        f"get_{kind}": f"""{DEVICE} {c_type} get_{kind}(const unsigned* x, int i) {{
-  return ({c_type})(x[i / {per}] >> i % {per} * {bits});
-}}""",
-        f"pack_{kind}": f"""{DEVICE} unsigned pack_{kind}({given}) {{
-  return {" | ".join(words)};
-}}""",
-    }
+def _device(file: str, **words: object) -> dict[str, str]:
+    """The functions of a file of `device/` by name; `words` stand for what ``$`` marks in it."""
+    text = resources.files(__package__).joinpath("device", f"{file}.cu").read_text(encoding="utf-8")
+    chunks = re.sub(r"^//.*\n", "", Template(text).substitute(words), flags=re.MULTILINE)
+    functions = [chunk.strip() for chunk in chunks.split("\n\n") if chunk.strip()]
+    return {_NAME.findall(function)[0]: function for function in functions}
 
 
-def _parts_of_words(space: str, letter: str, place: str, clobber: str) -> dict[str, str]:
-    """Loads and stores of one or two bytes at a place of a memory."""
-    texts, from_, at = {}, place if space == "shared" else f"const {place}", place[-1]
-    for mark, form, held, c_type in (("u16", "b16", "h", "unsigned short"), ("u8", "u8", "r", "")):
-        given = f"({c_type})x" if c_type else "x"
-        texts[f"ld_{space}_{mark}"] = f"""{DEVICE} unsigned ld_{space}_{mark}({from_}) {{
-  {c_type or "unsigned"} x;
-  asm volatile("ld.{space}.{form} %0, [%1];" : "={held}"(x) : "{letter}"({at}){clobber});
-  return x;
-}}"""
-        texts[f"st_{space}_{mark}"] = f"""{DEVICE} void st_{space}_{mark}({place}, unsigned x) {{
-  asm volatile("st.{space}.{form} [%0], %1;" :: "{letter}"({at}), "{held}"({given}) : "memory");
-}}"""
-    return texts
+_NAME = re.compile(r"(\w+)\(")
 
-
-def _instruction(name: str, form: str) -> str:
-    """An instruction without operands."""
-    return f"""{DEVICE} void {name}() {{
-  asm volatile("{form}" ::: "memory");
-}}"""
-
-
-FIXED: dict[str, str] = {
+# What stands before all functions.
+_DECLARED = {
     "TensorMap": "struct alignas(64) TensorMap { unsigned long long opaque[16]; };",
     "types": "typedef unsigned short f16;\ntypedef unsigned short bf16;",
     "INFINITY_F32": "#define INFINITY_F32 __int_as_float(0x7f800000)",
     "NAN_F32": "#define NAN_F32 __int_as_float(0x7fffffff)",
-    "shared_address": DEVICE + """ unsigned shared_address(const void* p) {
-  unsigned a;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }" : "=r"(a) : "l"(p));
-  return a;
-}""",
-    "barrier_init": DEVICE + """ void barrier_init(unsigned b, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(b), "r"(arrivals) : "memory");
-}""",
-    "barrier_expect": DEVICE + """ void barrier_expect(unsigned b, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(b), "r"(bytes) :
-  "memory");
-}""",
-    "barrier_arrive": DEVICE + """ void barrier_arrive(unsigned b) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(b) : "memory");
-}""",
-    "barrier_wait": DEVICE + """ void barrier_wait(unsigned b, unsigned parity) {
-  asm volatile("{\\n.reg .pred done;\\nagain:\\n"
-               "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
-               "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
-}""",
-    # Another CTA waits for this to overwrite what was read here, and what CTAs fetch of each other
-    # is behind the cluster's barrier: order is needed, visibility is not. With .release.cluster and
-    # a wait .acquire.cluster every arrival waits for all writes of the thread on the whole device
-    # (MEMBAR.ALL.GPU).
-    "barrier_arrive_at": DEVICE + """ void barrier_arrive_at(unsigned b, int rank) {
-  asm volatile("{ .reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
-               "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
-               :: "r"(b), "r"(rank) : "memory");
-}""",
-    "kernel_start": DEVICE + """ void kernel_start() {
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}""",
-    "cluster_start": DEVICE + """ void cluster_start() {
-  // What the others need is behind fence.mbarrier_init.
-  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}""",
-    "cluster_arrive": _instruction("cluster_arrive", "barrier.cluster.arrive.release;"),
-    "cluster_wait": _instruction("cluster_wait", "barrier.cluster.wait.acquire;"),
-    "peer_address": DEVICE + """ unsigned peer_address(unsigned a, int rank) {
-  unsigned there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(a), "r"(rank));
-  return there;
-}""",
-    "cluster_rank": DEVICE + """ int cluster_rank() {
-  int rank;
-  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
-}""",
-    "f32_from_f16": DEVICE + """ float f32_from_f16(unsigned half) {
-  float x;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((unsigned short)half));
-  return x;
-}""",
-    "get_f16": DEVICE + """ float get_f16(const unsigned* x, int i) {
-  return f32_from_f16(x[i >> 1] >> ((i & 1) * 16));
-}""",
-    "get_bf16": DEVICE + """ float get_bf16(const unsigned* x, int i) {
-  return __uint_as_float(i & 1 ? x[i >> 1] & 0xffff0000u : x[i >> 1] << 16);
-}""",
-    "pack_f16": DEVICE + """ unsigned pack_f16(float low, float high) {
-  unsigned x;
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
-  return x;
-}""",
-    "pack_bf16": DEVICE + """ unsigned pack_bf16(float low, float high) {
-  unsigned x;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
-  return x;
-}""",
-    "round_f16": DEVICE + """ float round_f16(float x) {
-  unsigned short half;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
-  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
-  return x;
-}""",
-    "round_bf16": DEVICE + """ float round_bf16(float x) {
-  unsigned short half;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half) : "f"(x));
-  return __uint_as_float((unsigned)half << 16);
-}""",
-    "max_f32": DEVICE + """ float max_f32(float a, float b) {
-  asm("max.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
-  return a;
-}""",
-    "min_f32": DEVICE + """ float min_f32(float a, float b) {
-  asm("min.NaN.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
-  return a;
-}""",
-    "exp_f32": DEVICE + """ float exp_f32(float x) {
-  // Relative error below 1e-5 over the whole range: that of the rounded exponent.
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x * 1.4426950408889634f));
-  return x;
-}""",
-    "exp2_f32": DEVICE + """ float exp2_f32(float x) {
-  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
-  return x;
-}""",
-    "div_f32": DEVICE + """ float div_f32(float a, float b) {
-  asm("div.full.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
-  return a;
-}""",
-    # Floats of 8 bits: conversions saturate, element types do not. Past the greatest finite value
-    # (ties away from it) comes NaN where there is no infinity, else infinity.
-    "f32_from_f8e4m3": DEVICE + """ float f32_from_f8e4m3(unsigned byte) {
-  unsigned pair;
-  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((unsigned short)(byte & 0xffu)));
-  return f32_from_f16(pair);
-}""",
-    "f32_from_f8e5m2": DEVICE + """ float f32_from_f8e5m2(unsigned byte) {
-  return f32_from_f16(byte << 8);
-}""",
-    "f8e4m3_from_f32": DEVICE + """ unsigned f8e4m3_from_f32(float x) {
-  unsigned short byte;
-  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(byte) : "f"(0.0f), "f"(x));
-  return fabsf(x) <= 464.0f ? byte : 0x7fu | (__float_as_uint(x) >> 24 & 0x80u);
-}""",
-    "f8e5m2_from_f32": DEVICE + """ unsigned f8e5m2_from_f32(float x) {
-  unsigned short byte;
-  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(byte) : "f"(0.0f), "f"(x));
-  unsigned past = x != x ? 0x7eu : 0x7cu;
-  return fabsf(x) < 61440.0f ? byte : past | (__float_as_uint(x) >> 24 & 0x80u);
-}""",
-    "get_f8e4m3": DEVICE + """ float get_f8e4m3(const unsigned* x, int i) {
-  return f32_from_f8e4m3(x[i >> 2] >> ((i & 3) * 8));
-}""",
-    "get_f8e5m2": DEVICE + """ float get_f8e5m2(const unsigned* x, int i) {
-  return f32_from_f8e5m2(x[i >> 2] >> ((i & 3) * 8) & 0xffu);
-}""",
-    "pack_f8e4m3": DEVICE + """ unsigned pack_f8e4m3(float a, float b, float c, float d) {
-  return f8e4m3_from_f32(a) | f8e4m3_from_f32(b) << 8 | f8e4m3_from_f32(c) << 16 |
-         f8e4m3_from_f32(d) << 24;
-}""",
-    "pack_f8e5m2": DEVICE + """ unsigned pack_f8e5m2(float a, float b, float c, float d) {
-  return f8e5m2_from_f32(a) | f8e5m2_from_f32(b) << 8 | f8e5m2_from_f32(c) << 16 |
-         f8e5m2_from_f32(d) << 24;
-}""",
-    "get_bool": DEVICE + """ bool get_bool(const unsigned* x, int i) {
-  return x[i >> 2] >> ((i & 3) * 8) & 0xffu;
-}""",
-    "pack_bool": DEVICE + """ unsigned pack_bool(bool a, bool b, bool c, bool d) {
-  return (unsigned)a | (unsigned)b << 8 | (unsigned)c << 16 | (unsigned)d << 24;
-}""",
-    **_small_integers("i8", "signed char", 1),
-    **_small_integers("u8", "unsigned char", 1),
-    **_small_integers("i16", "short", 2),
-    "round_f8e4m3": DEVICE + """ float round_f8e4m3(float x) {
-  return f32_from_f8e4m3(f8e4m3_from_f32(x));
-}""",
-    "round_f8e5m2": DEVICE + """ float round_f8e5m2(float x) {
-  return f32_from_f8e5m2(f8e5m2_from_f32(x));
-}""",
-    "max_f64": DEVICE + """ double max_f64(double a, double b) {
-  return a != a || a > b ? a : b;
-}""",
-    "min_f64": DEVICE + """ double min_f64(double a, double b) {
-  return a != a || a < b ? a : b;
-}""",
-    "set_byte": DEVICE + """ void set_byte(unsigned& word, int place, unsigned byte) {
-  word = word & ~(0xffu << 8 * place) | (byte & 0xffu) << 8 * place;
-}""",
-    "set_half": DEVICE + """ void set_half(unsigned& word, int high, unsigned half) {
-  word = high ? (word & 0xffffu) | half << 16 : (word & 0xffff0000u) | half;
-}""",
-    "fence_async": _instruction("fence_async", "fence.proxy.async.shared::cta;"),
-    **{f"hold{mark}": f"""{DEVICE} void hold{mark}({kind}& x) {{
-  asm volatile("" : "+{letter}"(x));
-}}""" for kind, (letter, _, mark) in _REGISTERS.items()},
-    "wgmma_fence": _instruction("wgmma_fence", "wgmma.fence.sync.aligned;"),
-    "wgmma_commit": _instruction("wgmma_commit", "wgmma.commit_group.sync.aligned;"),
-    "descriptor": DEVICE + """ unsigned long long descriptor(unsigned start, unsigned long long
-    form) {
-  return (unsigned long long)((start & 0x3FFFF) >> 4) | form;
-}""",
-    **_parts_of_words("global", "l", "void* p", ""),
-    **_parts_of_words("shared", "r", "unsigned a", ' : "memory"'),
+}
+FIXED: dict[str, str] = {
+    **_DECLARED,
+    **_device("fixed"),
+    **_device("floats", kind="f32", type="float", f="f"),
+    **_device("floats", kind="f64", type="double", f=""),
+    **_device("shuffles", name="xor", mode="bfly", number="mask", last=31),
+    **_device("shuffles", name="up", mode="up", number="by", last=0),
+    **_device("shuffles", name="from", mode="idx", number="lane", last=31),
 }  # fmt: skip
-
-
-def _of_floats(kind: str, c_type: str, mark: str) -> dict[str, str]:
-    """Cells of floats that C has no function for, as numpy defines them."""
-    one = "1.0f" if mark else "1.0"
-    head = f"{DEVICE} {c_type}"
-    return {
-        f"sign_{kind}": f"""{head} sign_{kind}({c_type} x) {{
-  return x != x ? x : ({c_type})((x > 0) - (x < 0));
-}}""",
-        f"remainder_{kind}": f"""{head} remainder_{kind}({c_type} a, {c_type} b) {{
-  {c_type} rest = fmod{mark}(a, b);
-  if (rest == 0) return copysign{mark}(({c_type})0, b);
-  return (b < 0) != (rest < 0) ? rest + b : rest;
-}}""",
-        f"floor_divide_{kind}": f"""{head} floor_divide_{kind}({c_type} a, {c_type} b) {{
-  if (b == 0) return a / b;
-  {c_type} rest = fmod{mark}(a, b);
-  {c_type} whole = (a - rest) / b;
-  if (rest != 0 && (b < 0) != (rest < 0)) whole -= {one};
-  if (whole == 0) return copysign{mark}(({c_type})0, a / b);
-  {c_type} down = floor{mark}(whole);
-  return whole - down > {one} / 2 ? down + {one} : down;
-}}""",
-        f"logaddexp_{kind}": f"""{head} logaddexp_{kind}({c_type} a, {c_type} b) {{
-  if (a == b) return a + log{mark}(2 * {one});
-  return a > b ? a + log1p{mark}(exp{mark}(b - a)) : b + log1p{mark}(exp{mark}(a - b));
-}}""",
-    }
-
-
-def _of_integers(kind: str, c_type: str, bare: str) -> dict[str, str]:
-    """Cells of integers, as numpy defines them: they wrap around, and nothing divides by zero.
-
-    In C what overflows means nothing, and compilers rely on that; unsigned numbers wrap around:
-    `bare` is the unsigned type that is computed in.
-    """
-    head, bits = f"{DEVICE} {c_type}", int(kind[1:])
-    wrapping = {
-        f"{name}_{kind}": f"""{head} {name}_{kind}({c_type} a, {c_type} b) {{
-  return ({c_type})(({bare})a {sign} ({bare})b);
-}}"""
-        for name, sign in {"add": "+", "sub": "-", "mul": "*"}.items()
-    }
-    return wrapping | {
-        f"bit_not_{kind}": f"""{head} bit_not_{kind}({c_type} a) {{
-  return ({c_type})~a;
-}}""",
-        f"neg_{kind}": f"""{head} neg_{kind}({c_type} a) {{
-  return ({c_type})(0 - ({bare})a);
-}}""",
-        f"abs_{kind}": f"""{head} abs_{kind}({c_type} a) {{
-  return a < 0 ? ({c_type})(0 - ({bare})a) : a;
-}}""",
-        f"remainder_{kind}": f"""{head} remainder_{kind}({c_type} a, {c_type} b) {{
-  if (b == 0 || b == -1) return 0;
-  {c_type} rest = a % b;
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
-}}""",
-        f"floor_divide_{kind}": f"""{head} floor_divide_{kind}({c_type} a, {c_type} b) {{
-  if (b == 0) return 0;
-  if (b == -1) return ({bare})0 - a;
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}}""",
-        f"shl_{kind}": f"""{head} shl_{kind}({c_type} a, {c_type} b) {{
-  return ({bare})b < {bits} ? ({bare})a << b : 0;
-}}""",
-        f"shr_{kind}": f"""{head} shr_{kind}({c_type} a, {c_type} b) {{
-  return ({bare})b < {bits} ? a >> b : -(a < 0);
-}}""",
-        f"pow_{kind}": f"""{head} pow_{kind}({c_type} a, {c_type} b) {{
-  if (b < 0) return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
-  {bare} power = 1, base = a;
-  for (; b; b >>= 1, base *= base) if (b & 1) power *= base;
-  return power;
-}}""",
-    }
-
-
-FIXED |= _of_floats("f32", "float", "f") | _of_floats("f64", "double", "")
-FIXED |= _of_integers("i32", "int", "unsigned int")
-FIXED |= _of_integers("i64", "long long", "unsigned long long")
-for _kind, _type in (("i8", "signed char"), ("u8", "unsigned char"), ("i16", "short")):
-    FIXED |= _of_integers(_kind, _type, "unsigned int")
-FIXED |= shuffles.texts(DEVICE)
-
-DECLARATIONS = ("TensorMap", "types", "INFINITY_F32", "NAN_F32")  # stand before all functions
+for _kind, _type, _bare in (
+    ("i32", "int", "unsigned int"), ("i64", "long long", "unsigned long long"),
+    ("i8", "signed char", "unsigned int"), ("u8", "unsigned char", "unsigned int"),
+    ("i16", "short", "unsigned int"),
+):  # fmt: skip
+    FIXED |= _device("integers", kind=_kind, type=_type, bare=_bare, bits=_kind[1:])
 
 # Functions that a kernel with products has, whether a text calls them or not.
 _OF_PRODUCTS = ("wgmma_fence", "wgmma_commit", "descriptor")
@@ -539,7 +264,7 @@ def cp_async(n_bytes: int) -> str:
 
 def collect(used: dict[str, Callable[[], str]]) -> str:
     """The texts of all used functions with what they need, each once."""
-    texts: dict[str, str] = {n: FIXED[n] for n in DECLARATIONS if n in used}
+    texts: dict[str, str] = {n: FIXED[n] for n in _DECLARED if n in used}
 
     def include(name: str) -> None:
         for needed in _called(name):

@@ -20,8 +20,8 @@ from axe_eq_backends.cuda.arrays import (
     Library,
     Torch,
     fetched,
-    flat,
     library_of,
+    memory_of,
 )
 from axe_eq_backends.cuda.code import Code, Port
 from axe_eq_backends.cuda.prepared import OnDevice
@@ -177,7 +177,7 @@ class Program:
             held = {name: driver.Memory(port.n_bytes) for name, port in self.code.ports.items()}
             for name, array in zip(names, arrays, strict=True):
                 port = self.code.ports[name]
-                driver.upload(held[name].pointer, flat(port, array), f"argument {name!r}")
+                driver.upload(held[name].pointer, memory_of(port, array), f"argument {name!r}")
             there.run(tuple(m.pointer for m in held.values()), 0)
             return [fetched(self.code.ports[n], held[n].pointer) for n in self.code.outputs]
 

@@ -10,7 +10,6 @@ from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
 from axe_eq_backends.cuda import prelude
 from axe_eq_backends.cuda.calls import cell_function
-from axe_eq_backends.cuda.shuffles import shuffle_name
 
 if TYPE_CHECKING:
     from axe_eq_backends.cuda.emit import Writer
@@ -53,7 +52,8 @@ class _Texts:
 
     def shuffled(self, mode: str, values: Names, number: str) -> list[str]:
         """The state of another lane."""
-        functions = [self.w.use(shuffle_name(mode, d)) for d in self.dtypes]
+        marks = ("" if d == "f32" else f"_{d}" for d in self.dtypes)
+        functions = [self.w.use(f"shuffle_{mode}{mark}") for mark in marks]
         return [f"{f}({x}, {number})" for f, x in zip(functions, values, strict=True)]
 
     def merge_into_run(self, before: Names, condition: str = "") -> None:

@@ -14,6 +14,7 @@ from axe_eq.mesh.regions import Part, Region, fills, parts_between, parts_of
 from axe_eq.mesh.steps import LocalStep, reads_of
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES
+from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import KernelStep
 from axe_eq_backends.mesh.torch_arrays import Moved, TorchArrays
 
@@ -234,9 +235,10 @@ _SUMMED = ("f16", "bf16", "f32", "f64", "i8", "u8", "i32", "i64")  # what NCCL a
 def sum_of(plan: MeshPlan, step: ExchangeStep, found: Collective) -> LocalStep | None:
     """The local step that adds the parts of an all-to-all, where a reduce-scatter gives its bits.
 
-    Sums of integers have one result, and so have those of two floats: these are rounded once, as
-    the fold rounds its float32 sum once more without changing it (Figueroa, When is double rounding
-    innocuous?, 1995). More floats are left to the plan's fold, whose order is fixed.
+    What it makes lies dense, for so a reduce-scatter leaves it. Sums of integers have one result,
+    and so have those of two floats: these are rounded once, as the fold rounds its float32 sum once
+    more without changing it (Figueroa, When is double rounding innocuous?, 1995). More floats are
+    left to the plan's fold, whose order is fixed.
     """
     name = step.write.buffer
     users = [s for s in plan.steps if name in reads_of(s)]
@@ -249,6 +251,9 @@ def sum_of(plan: MeshPlan, step: ExchangeStep, found: Collective) -> LocalStep |
     if not isinstance(user, LocalStep) or not (whole and exact) or type_.dtype not in _SUMMED:
         return None
     if not {rank for group in found.groups for rank in group} <= set(user.ranks):
+        return None
+    made = [plan.buffers[name] for name in user.writes]
+    if any(b.within and not digits(b).is_dense for b in made):
         return None
     return user if _adds_first_dim(user, n) else None
 

@@ -41,25 +41,34 @@ def port(graph: ScheduleGraph, buffer: str, layout: str) -> Port:
     count = buffer_elements(layout)
     dense = count == of.size and layout == row_major(of.size)
     shape = of.shape if dense and of.shape else (count,)
-    return Port(buffer, shape, of.dtype)
+    said = f"{of}, as bytes" if of.dtype == "bool" else str(of)
+    return Port(buffer, shape, of.dtype, said if dense else f"{said}, flat in {layout}")
 
 
-def source(call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target) -> Source:
-    """The text of one call.
+def source(
+    call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target, dialect: str = "0.3"
+) -> Source:
+    """The text of one call: its arguments and results in the order of the program's.
+
+    Args:
+        call: a step, or a launch.
+        graph: what it is a part of.
+        target: the machine.
+        dialect: of NKI: "0.2", or "0.3", which is every later one too.
 
     Raises:
         DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
     """
     found = planned(call, graph, target)
     reads, writes = graph.accesses(call)
-    ports = {
-        a.buffer: port(graph, a.buffer, graph.buffers[a.buffer].layout) for a in (*reads, *writes)
-    }
-    return emit(found.made, found.buffers, ports)
+    first = (*graph.inputs, *graph.outputs)  # whoever calls the text gives them so, by position
+    names = sorted({a.buffer for a in (*reads, *writes)}, key=[*first, *graph.buffers].index)
+    ports = {name: port(graph, name, graph.buffers[name].layout) for name in names}
+    return emit(found.made, found.buffers, ports, dialect)
 
 
-def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
-    """The text of every call, by its name.
+def sources(graph: ScheduleGraph, target: Target, dialect: str = "0.3") -> dict[str, Source]:
+    """The text of every call, by its name; see `source`.
 
     Raises:
         ScheduleError: a step that is no kernel of one core.
@@ -70,7 +79,7 @@ def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
             raise ScheduleError(
                 f"step {call.name}", "is for the devices of a mesh", "a graph for one core"
             )
-        made[call.name] = source(call, graph, target)
+        made[call.name] = source(call, graph, target, dialect)
     return made
 
 
@@ -103,33 +112,29 @@ def interpreted(
     """What the plans of a call write, on flat buffers in the layouts of the schedule graph."""
     found = planned(call, graph, target)
     kernel = found.made.planned.kernel
-    reads, writes = graph.accesses(call)
+    reads, writes = ([graph.buffers[a.buffer] for a in of] for of in graph.accesses(call))
     flat: dict[str, Any] = {}
-    for access in (*reads, *writes):
-        of = graph.buffers[access.buffer].value_type
-        made = np.full(buffer_elements(access.layout), POISON).astype(DTYPES[of.dtype].numpy)
-        flat[access.buffer] = made
-    for read in reads:
-        array = arrays[read.buffer]
-        flat[read.buffer][_places(read.layout, array.shape)] = array
+    for buffer in (*reads, *writes):
+        made = np.full(buffer_elements(buffer.layout), POISON)
+        flat[buffer.name] = made.astype(DTYPES[buffer.value_type.dtype].numpy)
+    for buffer in reads:  # as it lies, whatever views of it are read
+        array = arrays[buffer.name]
+        flat[buffer.name][_places(buffer.layout, array.shape)] = array
     tensors, places = {}, {}
     for t in kernel.tensors:
         at = np.broadcast_to(
             t.place.coordinate("m") + int(evaluate(t.place.at("m"), {})), tuple(map(int, t.shape))
         )
-        buffer = found.buffers[t.name]
+        name = found.buffers[t.name]
         low, high = at.min(initial=0), at.max(initial=-1)
-        if low < 0 or high >= len(flat[buffer]):
+        if low < 0 or high >= len(flat[name]):
             raise ScheduleError(
                 f"kernel {kernel.name}, tensor {t.name}", f"reaches from element {low} to {high}",
-                f"0 to {len(flat[buffer]) - 1} of {buffer}",
+                f"0 to {len(flat[name]) - 1} of {name}",
             )  # fmt: skip
         places[t.name] = at
-        tensors[t.name] = np.asarray(flat[buffer][at])
+        tensors[t.name] = np.asarray(flat[name][at])
     written = interpret(kernel, tensors, found.made.planned, meanings())
     for name, array in written.items():
         flat[found.buffers[name]][places[name]] = array
-    return {
-        w.buffer: flat[w.buffer][_places(w.layout, graph.buffers[w.buffer].value_type.shape)]
-        for w in writes
-    }
+    return {b.name: flat[b.name][_places(b.layout, b.value_type.shape)] for b in writes}

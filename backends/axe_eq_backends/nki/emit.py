@@ -37,11 +37,13 @@ class Port:
         buffer: what it is called.
         shape: as the kernel has it.
         dtype: its element type.
+        said: what the text says that it is: its type, and its layout where it lies flat.
     """
 
     buffer: str
     shape: tuple[int, ...]
     dtype: str
+    said: str
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class Writer:
     Args:
         made: what to write.
         buffers: tensor of the kernel -> buffer.
-        ports: buffer -> its shape as an argument.
+        ports: buffer -> its shape as an argument, in the order of arguments and of results.
         dialect: of NKI.
     """
 
@@ -111,8 +113,9 @@ class Writer:
     def source(self) -> Source:
         """The whole text."""
         kernel, written = self.kernel, set(self.kernel.outputs)
-        reads = dict.fromkeys(self.buffers[t.name] for t in kernel.tensors if t.name not in written)
-        writes = dict.fromkeys(self.buffers[t.name] for t in kernel.tensors if t.name in written)
+        taken = {self.buffers[t.name] for t in kernel.tensors if t.name not in written}
+        given = {self.buffers[t.name] for t in kernel.tensors if t.name in written}
+        reads, writes = ([b for b in self.ports if b in side] for side in (taken, given))
         function = self.name(("function",), kernel.name)
         args = ", ".join(self.name(b, b) for b in reads)
         for b in writes:
@@ -127,7 +130,11 @@ class Writer:
         head = ["import nki", "import nki.isa as nisa", "import nki.language as nl", ""]
         special = [n for n in ("inf", "nan") if re.search(rf"[=-]{n}\b", body)]
         head += [f'{n} = float("{n}")' for n in special] + ([""] if special else [])
-        head += ["", "@nki.jit", f"def {function}({args}):", f'    """{self._said()}"""']
+        head += ["", "@nki.jit", f"def {function}({args}):"]
+        head += [f'    """{self._said()}', ""]
+        head += [f"    {self.name(b, b)}: {self.ports[b].said}" for b in reads]
+        head += [f"    returns {self.name(b, b)}: {self.ports[b].said}" for b in writes]
+        head += ['    """']
         return Source(
             function, "\n".join([*head, body]) + "\n", tuple(self.ports[b] for b in reads),
             tuple(self.ports[b] for b in writes),

@@ -13,7 +13,8 @@ from itertools import islice, product
 
 from axe_eq.errors import AxeError
 from axe_eq.lower.candidate import Joined
-from axe_eq.lower.read import own_lowering, read_cone
+from axe_eq.lower.own import own_lowering
+from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.target import Target
 from axe_eq_backends.nki.cost import SCHEDULES, TIMED

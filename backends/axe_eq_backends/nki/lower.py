@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from axe_eq.errors import DispatchError, ScheduleError, said
+from axe_eq.errors import DispatchError, ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.placement import number, of_layout
 from axe_eq.layout import Layout
 from axe_eq.lower.formulas import Cone
-from axe_eq.lower.read import as_kernel, own_lowering, read_cone
-from axe_eq.pack import ask_schedule
+from axe_eq.lower.own import Lowered, own_kernel
+from axe_eq.lower.read import as_kernel, read_cone
 from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
-from axe_eq_backends.nki.build import EngineBuilder
+from axe_eq_backends.nki.build import EngineBuilder, EngineKernel
 from axe_eq_backends.nki.near import Kept, Lying, ways_to_lie
 from axe_eq_backends.nki.planning import Made, plan
 from axe_eq_backends.nki.schedules.contraction import Contraction, contraction
@@ -32,14 +32,6 @@ from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import space_of
 
 Write = Callable[[Any, Names, Target, Mapping[str, int]], None]
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """A kernel, and the buffer of the schedule graph behind every tensor of it."""
-
-    kernel: ir.Kernel
-    buffers: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -158,13 +150,9 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         DispatchError: no instruction of the target computes it; says what.
         PackError: the schedule's own `lower` fails, or returns what is no kernel.
     """
-    own = own_lowering(step)
+    own = own_kernel(step, graph, target, EngineKernel)
     if own is not None:
-        made: Lowered = ask_schedule(
-            own, "lower", step, graph, target,
-            expected="Lowered(kernel, {name of a tensor: buffer of the step})", wrong=_wrong_answer,
-        )  # fmt: skip
-        return made
+        return own
     if isinstance(step, MoveStep):
         step = as_kernel(step, graph, "tiles")
         from axe_eq_backends.nki.cost import cheapest
@@ -176,11 +164,6 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         return Lowered(*written([stage_of(step, cone)], step.name, target))
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
-
-
-def _wrong_answer(made: Any) -> str | None:
-    fits = isinstance(made, Lowered) and isinstance(made.kernel, ir.Kernel)
-    return None if fits else f"returns {said(made)}"
 
 
 def planned(call: KernelStep | MoveStep | Launch, graph: ScheduleGraph, target: Target) -> Planned:

@@ -23,12 +23,16 @@ def _native(name: str, x: Cell) -> Native:
 
 
 _NEAREST = 1.5 * 2.0**23  # added and taken away again: the nearest whole number, ties to even
+_LEAST = 2.0**-126  # of normal numbers: the reciprocal of less may be infinite
 _EXACT = 2.0**22  # beyond, float32 sums with it are no longer whole numbers; from 2^23 all are
 
 
 def _nearest(x: Cell) -> Cell:
-    whole = apply("sub", apply("add", x, _NEAREST), _NEAREST)
-    return apply("where", apply("lt", apply("abs", x), _EXACT), whole, x)
+    return apply("where", apply("lt", apply("abs", x), _EXACT), _nearest_of_small(x), x)
+
+
+def _nearest_of_small(x: Cell) -> Cell:
+    return apply("sub", apply("add", x, _NEAREST), _NEAREST)
 
 
 def _floor(x: Cell) -> Cell:
@@ -59,28 +63,56 @@ def _floor_divide(x: Cell, y: Cell) -> Cell:
     more = apply("add", q, 1.0)  # also where it leaves nothing, and not where `left` rounds to y
     even = apply("eq", apply("sub", x, apply("mul", more, y)), 0.0)
     under = apply("or", apply("gt", apply("abs", left), apply("abs", y)), even)
-    return apply("add", q, apply("cast f32", under))
+    q = apply("add", q, apply("cast f32", under))
+    if _is_finite(y):
+        return q
+    opposite = apply("cast f32", apply("lt", apply("mul", x, apply("sign", y)), 0.0))
+    by_infinity = apply("sub", apply("sub", x, x), opposite)  # NaN of infinity itself
+    return apply("where", _endless(y), by_infinity, q)
 
 
 def _remainder(x: Cell, y: Cell) -> Cell:
-    return apply("sub", x, apply("mul", _floor_divide(x, y), y))
+    left = apply("sub", x, apply("mul", _floor_divide(x, y), y))
+    if _is_finite(y):
+        return left
+    opposite = apply("lt", apply("mul", x, apply("sign", y)), 0.0)
+    by_infinity = apply("add", apply("where", opposite, y, x), apply("sub", x, x))
+    return apply("where", _endless(y), by_infinity, left)
+
+
+def _is_finite(x: Cell) -> bool:
+    return isinstance(x, Constant) and math.isfinite(x.value)
+
+
+def _endless(x: Cell) -> Cell:
+    return apply("eq", apply("abs", x), math.inf)
+
+
+_PARTS = (6.28125, 253 * 2.0**-17)  # of 2 pi, of 8 bits: products with up to 2^16 turns are exact
 
 
 def _turned(x: Cell) -> Cell:
-    """X less whole turns, within [-pi, pi]: 2 pi in two parts, as x / 2 pi rounds."""
-    turns = _floor(apply("add", apply("mul", x, 1 / (2 * math.pi)), 0.5))
-    high = 6.28125  # of few bits: its products with whole numbers are exact
-    less = apply("sub", x, apply("mul", turns, high))
-    less = apply("sub", less, apply("mul", turns, 2 * math.pi - high))
-    return apply("maximum", apply("minimum", less, math.pi), -math.pi)
+    """X less whole turns, within [-pi, pi] and what x / 2 pi rounds: a 1000th at 10,000 turns."""
+    turns = _nearest_of_small(apply("mul", x, 1 / (2 * math.pi)))
+    for part in (*_PARTS, 2 * math.pi - sum(_PARTS)):
+        x = apply("sub", x, apply("mul", turns, part))
+    return x
 
 
 def _sin(x: Cell) -> Cell:
-    return _native("sin", _turned(x))
+    """That of the nearer one of x and its mirror image at a right angle, within [-pi, pi]."""
+    x = _turned(x)
+    mirrored = (apply("sub", Constant(side), x) for side in (math.pi, -math.pi))
+    return _sine(apply("maximum", apply("minimum", x, next(mirrored)), next(mirrored)))
 
 
 def _cos(x: Cell) -> Cell:
-    return _native("sin", _turned(apply("add", x, math.pi / 2)))
+    return _sine(apply("sub", Constant(math.pi / 2), apply("abs", _turned(x))))
+
+
+def _sine(x: Cell) -> Cell:
+    """The engine's, within its range, which what is left of very many turns is not in."""
+    return _native("sin", apply("maximum", apply("minimum", x, math.pi), -math.pi))
 
 
 def _log1p(x: Cell) -> Cell:
@@ -100,16 +132,23 @@ def _expm1(x: Cell) -> Cell:
 
 
 def _sinh(x: Cell) -> Cell:
-    """(e^x - e^-x) / 2, where e^x - 1 is kept: t + t / (t + 1), halved."""
-    t = _expm1(apply("abs", x))
+    """(e^x - e^-x) / 2, where e^x - 1 is kept: t + t / (t + 1), halved; e^-x is lost beyond 9."""
+    a = apply("abs", x)
+    t = _expm1(a)
     half = apply("mul", apply("add", t, _div(t, apply("add", t, 1.0))), 0.5)
-    half = apply("where", apply("gt", t, 3e38), t, half)
+    half = apply("where", apply("gt", a, 9.0), _half_exp(a), half)
     return apply("mul", apply("sign", x), half)
 
 
 def _cosh(x: Cell) -> Cell:
-    both = apply("add", apply("exp", x), apply("exp", apply("mul", x, -1.0)))
-    return apply("mul", both, 0.5)
+    a = apply("abs", x)
+    return apply("add", _half_exp(a), _half_exp(apply("mul", a, -1.0)))
+
+
+def _half_exp(x: Cell) -> Cell:
+    """e^x / 2 by the half of x, as e^x may be infinite where it is not."""
+    root = apply("exp", apply("mul", x, 0.5))
+    return apply("mul", apply("mul", root, 0.5), root)
 
 
 def _asinh(x: Cell) -> Cell:
@@ -124,7 +163,9 @@ def _asinh(x: Cell) -> Cell:
 
 def _acosh(x: Cell) -> Cell:
     less, more = apply("sub", x, 1.0), apply("add", x, 1.0)
-    small = _log1p(apply("add", less, apply("sqrt", apply("mul", less, more))))
+    # Two roots: below 1 there is none, and the product of large negative ones would be infinite.
+    root = apply("mul", apply("sqrt", less), apply("sqrt", more))
+    small = _log1p(apply("add", less, root))
     large = apply("add", apply("log", x), math.log(2.0))
     return apply("where", apply("gt", x, 1e9), large, small)
 
@@ -158,7 +199,7 @@ def _atan2(y: Cell, x: Cell) -> Cell:
     """The angle of (x, y): that of the smaller over the greater, then by octants."""
     a, b = apply("abs", y), apply("abs", x)
     low, high = apply("minimum", a, b), apply("maximum", a, b)
-    ratio = apply("where", apply("eq", high, 0.0), Constant(0.0), _div(low, high))
+    ratio = apply("where", apply("lt", high, _LEAST), Constant(0.0), _div(low, high))
     ratio = apply("where", apply("eq", low, math.inf), Constant(1.0), ratio)
     angle: Cell = _native("atan", ratio)
     steep = apply("gt", a, b)
@@ -178,7 +219,7 @@ def _hypot(x: Cell, y: Cell) -> Cell:
     low, high = apply("minimum", a, b), apply("maximum", a, b)
     ratio = _div(low, high)
     found = apply("mul", high, apply("sqrt", apply("add", apply("mul", ratio, ratio), 1.0)))
-    plain = apply("or", apply("eq", high, 0.0), apply("eq", high, math.inf))
+    plain = apply("or", apply("lt", high, _LEAST), apply("eq", high, math.inf))
     return apply("where", plain, high, found)
 
 
@@ -192,17 +233,18 @@ def _logaddexp(x: Cell, y: Cell) -> Cell:
 
 def _pow(x: Cell, y: Cell) -> Cell:
     """e^(y log |x|), with the sign of an odd power; NaN where a negative base has no power."""
-    size = apply("exp", apply("mul", y, apply("log", apply("abs", x))))
+    a = apply("abs", x)
+    power = apply("exp", apply("mul", y, apply("log", a)))
+    size = apply("where", apply("eq", a, 1.0), Constant(1.0), power)  # of infinite y too
     half = apply("mul", y, 0.5)
-    odd = apply("ne", _floor(half), half)
     whole = apply("eq", _floor(y), y)
+    odd = apply("and", whole, apply("ne", _floor(half), half))
     below = apply("lt", x, 0.0)
     signed = apply("where", apply("and", below, odd), apply("mul", size, -1.0), size)
-    lost = apply("and", below, apply("not", whole))
+    rooted = apply("and", below, apply("gt", x, -math.inf))
+    lost = apply("and", rooted, apply("not", whole))
     found = apply("where", lost, Constant(math.nan), signed)
-    return apply(
-        "where", apply("or", apply("eq", y, 0.0), apply("eq", x, 1.0)), Constant(1.0), found
-    )
+    return apply("where", apply("eq", y, 0.0), Constant(1.0), found)
 
 
 def _signbit(x: Cell) -> Cell:
@@ -234,6 +276,52 @@ EXPANSIONS: Mapping[str, Callable[..., Cell]] = MappingProxyType({
     "isinf": lambda x: apply("eq", apply("abs", x), math.inf),
     "signbit": _signbit,
 })  # fmt: skip
+
+
+def divided(name: str, x: Cell, y: Cell, most: float) -> Cell:
+    """A quotient or a remainder of integers of up to 32 bits, rounded down as numpy's.
+
+    Of dividends up to `SMALL` float32 is within 0.7 of the quotient. Of others it leaves at most
+    2^10 and y / 2, whose quotient it is within 0.7 of. Products and differences wrap, and lose
+    nothing.
+
+    Args:
+        name: "floor_divide" or "remainder".
+        x: the dividend.
+        y: the divisor.
+        most: of the size of x.
+    """
+    per = apply("div", Constant(1.0), apply("cast f32", y))
+    q, left = _step(x, y, per)
+    if most > SMALL:
+        more, left = _step(left, y, per)
+        q = apply("add", q, more)
+    opposite = apply("signbit", apply("bit_xor", left, y))  # a remainder has the sign of y, or is 0
+    over = apply("and", opposite, apply("ne", left, 0))
+    if name == "remainder":
+        return apply("where", over, apply("add", left, y), left)
+    return apply("sub", q, apply("cast i32", over))
+
+
+def _step(x: Cell, y: Cell, per: Cell) -> tuple[Cell, Cell]:
+    near = _nearest_of_small(apply("mul", apply("cast f32", x), per))
+    q = Native("cast i32", (near,))
+    return q, apply("sub", x, apply("mul", q, y))
+
+
+SMALL = 1 << 20  # of which three roundings of a quotient are less than a fifth
+DIVIDED = ("floor_divide", "remainder")
+
+
+def by_power_of_two(cell: Apply) -> Apply | None:
+    """A quotient or remainder of integers by a power of two as a move or mask of bits."""
+    if cell.cell not in DIVIDED or not isinstance(y := cell.args[1], Constant):
+        return None
+    by = int(y.value)
+    if by < 1 or by & (by - 1):
+        return None
+    number, name = (by - 1, "bit_and") if cell.cell == "remainder" else (by.bit_length() - 1, "shr")
+    return Apply(name, (cell.args[0], Constant(number, y.dtype)))
 
 
 def raw(cell: Apply) -> bool:

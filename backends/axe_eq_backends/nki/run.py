@@ -134,14 +134,18 @@ class Program:
         Raises:
             AxeError: what a kernel does wrong, with its line.
         """
+        from axe_eq.schedule.contents import same
         from axe_eq_backends.nki.sim import simulate
         from axe_eq_backends.nki.sim.machine import Machine
 
         data, machine = self.data, Machine(**self.data["machine"])
-        held: dict[str, Any] = {
-            name: flat(array, data["types"][name], data["elements"][name])
-            for name, array in zip(data["inputs"], arrays, strict=True)
-        }
+        held: dict[str, Any] = {}
+        for name, array in zip(data["inputs"], arrays, strict=True):
+            type_, elements = data["types"][name], data["elements"][name]
+            held[name] = flat(array, type_, elements)
+            if not same(_value(held[name], type_, elements), np.asarray(array)):
+                wrong = f"has different elements at one address of its layout {elements['layout']}"
+                raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
         for step in data["steps"]:
             given = [_shaped(held, port) for port in step["inputs"]]
             made, _ = simulate(step["text"], step["name"], *given, target=machine)

@@ -210,6 +210,10 @@ def settled(space: Space) -> Space:
     return with_cells(space, constant)
 
 
+# Truths beside which it does not matter what else is joined.
+DECIDES = {"and": Constant(value=False, dtype="bool"), "or": Constant(value=True, dtype="bool")}
+
+
 def constant(cell: Cell, known: dict[Cell, Cell] | None = None) -> Cell:
     """The cell with every part that depends on no operand worked out.
 
@@ -223,7 +227,9 @@ def constant(cell: Cell, known: dict[Cell, Cell] | None = None) -> Cell:
         args = tuple(constant(a, known) for a in cell.args)
         same = all(a is b for a, b in zip(args, cell.args, strict=True))
         made = cell if same else replace(cell, args=args)
-        if all(isinstance(a, Constant) for a in args):
+        if (decides := DECIDES.get(cell.cell)) in args:
+            known[cell] = decides
+        elif all(isinstance(a, Constant) for a in args):
             value = evaluate(made, [])
             known[cell] = Constant(value.item(), dtype(value.dtype).name)
         else:

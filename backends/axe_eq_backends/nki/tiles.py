@@ -19,7 +19,7 @@ from axe_eq.kernel.values import Values, possible
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
-from axe_eq_backends.nki.native import EXPANSIONS, Native, raw
+from axe_eq_backends.nki.native import DIVIDED, EXPANSIONS, Native, by_power_of_two, divided, raw
 from axe_eq_backends.nki.space import constant
 from axe_eq_backends.nki.tile import EXACT, HELD, Tile, held_instead, loaded
 from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
@@ -276,6 +276,15 @@ class Cells:
 
     def _where(self, cell: Apply, kind: str) -> Tile:
         condition, yes, no = cell.args
+        if isinstance(condition, Constant):
+            chosen, other = (yes, no) if condition.value else (no, yes)
+            if isinstance(chosen, Constant):
+                return self.constant(chosen, kind, self.tile(other))
+            found = self.tile(chosen)
+            if found.kind == kind:
+                return found
+            held = self.held(found, self._held_in(kind, [found], []))
+            return Tile(held.view, kind, found.low, found.high)
         asked = self.truth(self.tile(condition))
         first, second = parts = [a if isinstance(a, Constant) else self.tile(a) for a in (yes, no)]
         exact = [p for p in parts if isinstance(p, Tile)]
@@ -341,7 +350,8 @@ class Cells:
         if to.kind == "f":
             return self._to_float(t, name)
         if t.kind == "f32":
-            whole = self.tile(EXPANSIONS["trunc"](cell.args[0]))
+            is_whole = isinstance(cell, Native)
+            whole = t if is_whole else self.tile(EXPANSIONS["trunc"](cell.args[0]))
             out = self._out([whole], "i32")
             self._map(Apply("cast i32", (arg(0),)), out, [whole])
             t = Tile(out, "i32", -(2.0**31), 2.0**31 - 1)
@@ -392,6 +402,7 @@ class Cells:
     # -- integers --
 
     def _integers(self, cell: Apply, kind: str) -> Tile:
+        cell = bits if (bits := by_power_of_two(cell)) is not None else cell
         name = cell.cell
         tiles = [
             self.constant_like(a, kind, cell) if isinstance(a, Constant) else self.tile(a)
@@ -429,7 +440,7 @@ class Cells:
             return self._greater(name, tiles, kind)
         if name in BITS or name == "bit_not":
             return self._bits(name, tiles, kind)
-        if name in ("remainder", "floor_divide"):
+        if name in DIVIDED:
             return self._divided(name, tiles, kind)
         raise self.refuse(f"computes '{name}' of {kind}", " ".join(INTEGERS))
 
@@ -575,14 +586,13 @@ class Cells:
         return self.wrapped(Tile(out, "i32", -(2.0**31), 2.0**31), kind)
 
     def _divided(self, name: str, tiles: Sequence[Tile], kind: str) -> Tile:
-        """Quotients and remainders of integers that float32 holds."""
-        if not all(t.is_exact for t in tiles):
-            raise self.refuse(f"divides {kind} of 32 bits", "integers that float32 holds exactly")
-        held = [self.held(t, "f32") for t in tiles]
-        inner = Cells(self.k, self.across, lambda n: Tile(held[n].view, "f32"), self.stem)
-        found = inner.tile(EXPANSIONS[name](arg(0), arg(1)))
-        most = max(max(abs(t.low), abs(t.high)) for t in held)
-        return self.wrapped(Tile(found.view, "i32", -most, most), kind)
+        """Quotients and remainders, in as many steps of float32 as they need."""
+        words = [self.held(t, "i32") for t in tiles]
+        most = [max(abs(t.low), abs(t.high)) for t in words]
+        inner = Cells(self.k, self.across, words.__getitem__, self.stem)
+        found = inner.tile(divided(name, arg(0), arg(1), most[0]))
+        end = most[name == "remainder"]
+        return self.wrapped(Tile(found.view, "i32", -end, end), kind)
 
 
 __all__ = ["EXACT", "HELD", "Cells", "Tile", "loaded"]

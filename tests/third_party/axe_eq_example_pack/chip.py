@@ -21,13 +21,13 @@ from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.plan import Regs
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.program.ops import Cell, monoid_of
 from axe_eq.program.traced import Operand, Traced
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.lower import Lowered
 from axe_eq_backends.cuda.meaning_parts import read_registers, write_registers
 from axe_eq_backends.cuda.target import h200
 

@@ -1,6 +1,7 @@
-"""A NeuronCore as somebody else would add it: an instruction row of Trainium, and a schedule.
+"""An instruction row of Trainium and a schedule, as somebody else would add them.
 
-The machine is one of the family "nki", so nothing else has to be written for it.
+A machine has the rows that it says, so the row comes with one: a trn2 with it, of the family "nki",
+for which nothing else has to be written. The schedule is for trn2 as well.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import apply, arg
 from axe_eq.kernel.families import RowFamily
 from axe_eq.kernel.plan import Call, Plan
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.nki.access import walked
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
-from axe_eq_backends.nki.lower import Lowered
 from axe_eq_backends.nki.meaning import read, write
 from axe_eq_backends.nki.target import trn2
 
@@ -80,7 +81,7 @@ class Strips:
         if len(summary.loads) != 1 or len(summary.stores) != 1:
             return "not one tensor to another"
         sizes = [extent for _, extent in summary.extents if extent > 1]
-        if len(sizes) != 2 or sizes[0] > 128 or sizes[1] % 256 or target.name != "core":
+        if len(sizes) != 2 or sizes[0] > 128 or sizes[1] % 256:
             return "not up to 128 rows of whole strips"
         return None
 

@@ -74,7 +74,7 @@ def emitted_smem(exe: Any, name: str) -> int:
     step = next(s for s in exe.schedule.graph.steps if s.name == name)
     made = lower(step, exe.schedule.graph, exe.target).kernel
     plan(made, exe.target)  # places buffers
-    return made.smem_bytes
+    return int(made.smem_bytes)
 
 
 def test_what_bulk_copies_cannot_fetch_goes_through_registers() -> None:
@@ -396,6 +396,7 @@ UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("searched")
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", UNFIT)
 def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(

@@ -16,7 +16,7 @@ import axe_eq as axe
 from axe_eq.errors import ArgumentError, AxeError, DeviceError
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import driver, prepared, run
-from axe_eq_backends.cuda.arrays import DeviceArray, fetched, flat
+from axe_eq_backends.cuda.arrays import DeviceArray, fetched, flat, memory_of
 from axe_eq_backends.cuda.code import Code, Launch, Port
 from tests.unit.cuda.fake_driver import OTHER, FakeDriver
 from tests.unit.cuda.fake_programs import (
@@ -53,6 +53,18 @@ def test_host_arrays_lie_in_blocks_where_no_strides_say_it(cu: FakeDriver) -> No
         assert np.array_equal(fetched(blocks, held.pointer), x)
     with pytest.raises(ArgumentError, match=r"is float32\[64\]; expected f32\[5,6\]"):
         flat(blocks, memory)
+
+
+@pytest.mark.parametrize("lies", ["", "S[(3,4):(1@m,1@m)]"])
+def test_a_host_array_that_no_memory_holds_is_refused(lies: str) -> None:
+    """Its layout has several elements at one address, and they differ."""
+    port = Port("x", "f32", (3, 4), (1, 1), 24, 1)
+    if lies:
+        port = Port("x", "f32", (6,), (1,), 24, 1, lies, (3, 4))
+    fits = np.add.outer(np.arange(3, dtype="f4"), np.arange(4, dtype="f4"))
+    assert np.array_equal(memory_of(port, fits), np.arange(6))
+    with pytest.raises(ArgumentError, match="'x': has different elements at one address"):
+        memory_of(port, fits.T.reshape(3, 4))
 
 
 def test_what_lies_in_blocks_is_saved_with_its_layout() -> None:

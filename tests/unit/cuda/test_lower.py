@@ -155,6 +155,7 @@ def test_a_factor_may_be_read_beside_its_product_too(dtype: str) -> None:
     assert np.allclose(exe.interpret(a, b), axe.run(beside, a, b), rtol=1e-2, atol=1e-2)
 
 
+@pytest.mark.usefixtures("searched")
 def test_every_candidate_names_the_buffers_of_its_own_tensors_alone() -> None:
     """Small reductions are cells to some kernels, with a tensor for each place; not to sweeps.
 

@@ -17,6 +17,7 @@ from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
 from axe_eq.lower.formulas import Load
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
@@ -25,7 +26,7 @@ from axe_eq.schedule.summary import Summary, Work
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.lane_cost import Lanes
-from axe_eq_backends.cuda.lower import Lowered, lower
+from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.stream_cost import Streaming

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq_backends.cuda.interpret import POISON, SWEEP, launch
-from axe_eq_backends.cuda.lower import Lowered
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.prefixes import alone
 from axe_eq_backends.cuda.target import h200

@@ -15,12 +15,13 @@ import numpy as np
 import axe_eq as axe
 from axe_eq.errors import AxeError
 from axe_eq.layout import Layout
+from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.program.node import INPUT, OP, SCAN, Program
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
 from axe_eq_backends.cuda.interpret import elements, launch
-from axe_eq_backends.cuda.lower import Lowered, lower
+from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.prefixes import alone
 from axe_eq_backends.cuda.streams import is_streaming

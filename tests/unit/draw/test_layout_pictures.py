@@ -13,9 +13,8 @@ from axe_eq.errors import ArgumentError, LayoutError
 from axe_eq.layout import Layout, Swizzle, same_map
 from axe_eq.layout.notation import read_any
 from axe_eq.layout.picture.banks import accesses, banks, turns
-from axe_eq.layout.picture.compare import differing, differing_blocks
 from axe_eq.layout.picture.matrix import Matrix, images, matrix_of, region, values_text
-from axe_eq.layout.picture.pair import pair_of
+from axe_eq.layout.picture.pair import differing, differing_blocks, pair_of
 from axe_eq.layout.picture.panels import (
     NAMED,
     abbreviated,
@@ -280,7 +279,7 @@ def test_very_many_copies_are_compared_without_listing_them() -> None:
 
 @pytest.mark.parametrize("most", [2**21, 100])
 def test_blocks_with_a_difference_are_marked(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("axe_eq.layout.picture.compare.MOST_COMPARED", most)
+    monkeypatch.setattr("axe_eq.layout.picture.pair.MOST_COMPARED", most)
     a = Layout.parse("S[(150,128):(128,1)]")  # blocks of 3 x 2
     b = Layout.parse("S[(2,75,2,64):(9601,128,64,1)]")
     c = Layout.parse("S[(150,2,64):(128,65,1)]")

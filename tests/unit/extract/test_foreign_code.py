@@ -14,6 +14,7 @@ from axe_eq import pack as packs
 from axe_eq.check.lawcheck import check_law
 from axe_eq.errors import PackError, ProgramError
 from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.lower.own import Lowered
 from axe_eq.pack import Pack, installed
 from axe_eq.program import ops
 from axe_eq.program.ops import Cell
@@ -22,7 +23,6 @@ from axe_eq.program.traced import elementwise
 from axe_eq.rule.law import Sides
 from axe_eq.schedule.summary import Columns, Summary, grid_of
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lower import Lowered
 
 
 def _columns(**changes: Any) -> Columns:
@@ -226,3 +226,17 @@ def test_a_schedule_of_a_family_that_no_target_has_is_said_in_explain() -> None:
     exe = axe.compile(lambda x: -x, "8x8:f32", target="cpu", packs=[*installed().values(), pack])
     said = "left out: schedule 'foreign' of pack 'theirs': for cude, and the known target families"
     assert said in exe.explain()
+
+
+@pytest.mark.usefixtures("known")
+def test_a_kernel_of_another_family_of_machines_is_named() -> None:
+    pack = Pack("theirs")
+    schedule = pack.schedule(Lowering("foreign", lambda s: None, lambda s: _columns()))
+    schedule.families = ("nki",)
+    buffers = {"X": "x", "Y": "t1"}
+    schedule.lowered = lambda step: Lowered(_kernel(), buffers)
+    problem = "its lower returns a Kernel for kernel .*, no EngineKernel; expected Lowered"
+    with pytest.raises(PackError, match=f"^schedule 'foreign' of pack 'theirs': {problem}"):
+        axe.compile(
+            lambda x: x + 1, "64x64:f32", target="trn2", packs=[*installed().values(), pack]
+        )

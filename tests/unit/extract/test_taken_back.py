@@ -18,6 +18,7 @@ def steps(x: Any) -> Any:
     return x
 
 
+@pytest.mark.usefixtures("searched")
 def test_a_round_that_is_dearer_once_it_is_read_is_taken_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -49,6 +49,7 @@ def products() -> Any:
     return PROGRAMS["P06"].compiled()
 
 
+@pytest.mark.usefixtures("searched")
 def test_the_plan_that_is_taken_is_the_best_that_was_compiled() -> None:
     """Rooflines choose fewer bytes; another plan is one kernel shorter, and faster."""
     exe = products()
@@ -60,6 +61,7 @@ def test_the_plan_that_is_taken_is_the_best_that_was_compiled() -> None:
     np.testing.assert_allclose(exe(*x), exe.meaning(*x), rtol=1e-5)
 
 
+@pytest.mark.usefixtures("searched")
 def test_cuts_cost_what_they_were_compiled_to() -> None:
     """After what is learned of a plan, operators cost what its kernels take together."""
     for tried in products()._searched.tried.values():

@@ -23,6 +23,7 @@ from axe_eq.run.host import HOST_ARRAYS
 from axe_eq.run.meshes import local_codes
 from axe_eq_backends.mesh.torch_ranks import TorchTransport
 from axe_eq_backends.mesh.wires import collective_of, sum_of
+from tests.unit.mesh.blocks import in_blocks
 from tests.unit.mesh.programs import arguments, compiled
 
 M8, M24 = Mesh({"x": 8}), Mesh({"x": 2, "y": 4})
@@ -74,6 +75,20 @@ def test_one_process_runs_all_ranks_on_their_own_shards(name: str) -> None:
     pairs = zip(flatten(launched.outputs)[1], flatten(wanted)[1], strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
     assert launched.sent == exe.plan.n_bytes
+
+
+def test_a_rank_that_holds_nothing_of_a_result_gives_zeros() -> None:
+    mesh, alone = Mesh({"x": 2}), axe.Layout([(12, 1)])  # on the first device
+    rows = axe.read("jax", "P('x',None)", shape=(4, 3), mesh=mesh)
+    spec = axe.Spec((4, 3), "i32", layout=rows)
+    exe = axe.compile(lambda x: x * 2, spec, target="cpu", mesh=mesh, outputs=[alone])
+    x = np.arange(1, 13, dtype=np.int32).reshape(4, 3)
+    assert np.array_equal(exe.launch(x, transport=Copying()).outputs, x * 2)
+    run = exe.on(Copying())
+    first, second = run(run.shards(x))
+    assert np.array_equal(first.reshape(4, 3), x * 2)
+    assert second.shape == first.shape
+    assert not second.any()
 
 
 def test_of_one_process_the_liar_is_named_by_rank() -> None:
@@ -143,13 +158,16 @@ def check_collective(messages: Any, found: Any, n_ranks: int) -> None:
     assert np.array_equal(made, wanted)
 
 
-def product(n: int, dtype: str, fn: Callable[..., Any] = lambda x, w: x @ w) -> Any:
+def product(
+    n: int, dtype: str, fn: Callable[..., Any] = lambda x, w: x @ w, columns: int = 8,
+    objective: str = "link_bytes",
+) -> Any:  # fmt: skip
     """A product over a cut dim on so many devices, its result cut by rows."""
     mesh = Mesh({"x": n})
-    shapes = (((16, 1024), "P(None,'x')"), ((1024, 8), "P('x',None)"))
+    shapes = (((16, 1024), "P(None,'x')"), ((1024, columns), "P('x',None)"))
     specs = [axe.Spec(s, dtype, layout=axe.read("jax", c, shape=s, mesh=mesh)) for s, c in shapes]
-    goal = axe.read("jax", "P('x',None)", shape=(16, 8), mesh=mesh)
-    return axe.compile(fn, *specs, target="cpu", mesh=mesh, outputs=[goal], objective="link_bytes")
+    goal = axe.read("jax", "P('x',None)", shape=(16, columns), mesh=mesh)
+    return axe.compile(fn, *specs, target="cpu", mesh=mesh, outputs=[goal], objective=objective)
 
 
 SUMS = [
@@ -192,6 +210,21 @@ def test_what_is_no_sum_alone_stays_a_fold() -> None:
     found = collective_of(step.messages)
     assert found is not None
     assert sum_of(plan, step, found) is None
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_sum_on_the_way_is_left_where_its_block_lies_dense(
+    dim: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of rows lie so within the whole, those of columns do not."""
+    in_blocks(monkeypatch, [2], dim=dim)
+    plan = product(2, "f32", columns=64, objective="time").plan
+    moves = [(s, collective_of(s.messages)) for s in plan.exchanges if plan.is_sent(s)]
+    folds = [sum_of(plan, step, found) for step, found in moves if found is not None]
+    assert len(folds) == 2
+    assert all((fold is None) == (dim == 1) for fold in folds)
+    inside = [b for b in plan.buffers.values() if b.within == plan.outputs[0]]
+    assert len(inside) == 2
 
 
 # -- saved plans -----------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import numpy as np
 
 from axe_eq.kernel import ir
 from axe_eq.kernel.expr import evaluate
-from axe_eq.program.types import DTYPES
+from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.target import Target
 from axe_eq_backends.nki.emit import Port, Source, emit
 from axe_eq_backends.nki.families import meanings
@@ -49,7 +49,11 @@ def places(t: ir.Buffer) -> Any:
 def written(made: Made, buffers: Mapping[str, str], arrays: Arrays, dialect: str = "0.3") -> Source:
     """The text of a planned kernel; `arrays` has the shape of every buffer."""
     kinds = {t: made.planned.kernel.tensor(t).dtype for t in buffers}
-    ports = {b: Port(b, arrays[b].shape, kinds[t]) for t, b in buffers.items()}
+    shapes = {b: arrays[b].shape for b in buffers.values()}
+    ports = {
+        b: Port(b, shapes[b], kinds[t], str(ValueType(kinds[t], shapes[b])))
+        for t, b in buffers.items()
+    }
     return emit(made, buffers, ports, dialect)
 
 

@@ -16,6 +16,7 @@ from axe_eq import nn
 from axe_eq.errors import ArgumentError
 from axe_eq.program.spec import parse_spec
 from axe_eq_backends.nki.run import FORMAT, load
+from axe_eq_backends.nki.sim import simulate
 
 xp = axe.array
 
@@ -80,13 +81,17 @@ def test_code_of_another_version_is_refused() -> None:
         (lambda x: nn.softmax(x), ("33x300:f16",)),
         (lambda a, b: a.T @ b.T, ("65x40:f32", "30x65:f32")),
         (lambda x: xp.sum(x), ("40x50:f32",)),
+        (lambda x: xp.sum(x, axis=1), ("200x300x7:f32",)),  # terms lie apart in their tile
         (lambda x: xp.sum(x, axis=1), ("11x32x8:f32",)),  # in steps of a tile
         (lambda x: xp.pad(xp.flip(x, axis=1), ((1, 2), (0, 3))), ("9x12:f32",)),
         (lambda x: x[::-1, ::-3] * 2, ("7x15:f32",)),
+        (lambda x: x**3.0 + 2.0**x, ("7x15:f32",)),
+        (lambda x, w: nn.sigmoid(xp.concat([x, x], axis=1)) @ w, ("9x131:f32", "262x20:f32")),
         (lambda x, i: xp.take(x, i, axis=0), ("20x30:f32", "7:i32")),
         (lambda x, w: nn.conv2d(x, w), ("2x5x9x9:f32", "7x5x3x3:f32")),
         (lambda x, y: (x > y) | (x == 0), ("13x14:f32", "14:f32")),
         (lambda x: xp.cumulative_sum(x, axis=0), ("20x30:f32",)),
+        (lambda x: nn.softmax(xp.reshape(x.mT, (4, 24))), ("4x6x4:f32",)),  # reads a view
     ],
 )
 def test_text_and_plans_of_programs_agree_bit_for_bit(fn: Any, specs: tuple[str, ...]) -> None:
@@ -100,6 +105,22 @@ def test_text_and_plans_of_programs_agree_bit_for_bit(fn: Any, specs: tuple[str,
     found, plans, want = exe(*given), exe.interpret(*given), exe.meaning(*given)
     assert np.asarray(found).tobytes() == np.asarray(plans).tobytes()
     assert np.abs(np.asarray(found, np.float64) - np.asarray(want, np.float64)).max() < 5e-3
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda a, b: (b * 2, a - b),  # b is read first
+        lambda a, b: (a @ b, nn.softmax(nn.silu(b @ a) @ b)),  # stages of one call
+    ],
+)
+def test_a_text_is_called_with_the_functions_arguments_in_their_order(fn: Any) -> None:
+    exe = axe.compile(fn, "16x16:f32", "16x16:f32", target="trn2")
+    ((name, text),) = exe.source.items()
+    given = np.random.default_rng(1).standard_normal((2, 16, 16)).astype("f4")
+    found, _ = simulate(text, name, *given, target="trn2")
+    assert [(f == w).all() for f, w in zip(found, exe(*given), strict=True)] == [True, True]
+    assert "    a: f32[16,16]\n    b: f32[16,16]\n    returns t2: f32[16,16]\n" in text
 
 
 @pytest.mark.parametrize("target", ["trn1", "trn3"])

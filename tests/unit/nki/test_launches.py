@@ -79,6 +79,27 @@ def test_what_one_kernel_hands_another_stays_in_sbuf(name: str) -> None:
     assert exe.cost["stored_bytes"] == sum(a.nbytes for a in made)
 
 
+def test_kernels_that_hand_each_other_nothing_are_one_call_for_its_launch() -> None:
+    exe = axe.compile(
+        lambda x, w, v: (x @ w, x @ v, axe.array.sum(x, axis=0)),
+        "100x40:f32", "40x60:f32", "40x9:f32", target="trn2",
+    )  # fmt: skip
+    ((name, text),) = exe.source.items()
+    (launch,) = exe.schedule.graph.launches
+    assert (launch.kept, len(exe.kernels)) == ({}, 3)
+    assert f"one call, {name}: {' '.join(launch.steps)}\n" in exe.explain()
+    assert exe.cost["time_s"] < 2 * trn2.launch_s
+    x, w, v = drawn(("100x40:f32", "40x60:f32", "40x9:f32"))
+    made, plans = exe(x, w, v), exe.interpret(x, w, v)
+    assert [a.tobytes() for a in made] == [b.tobytes() for b in plans]
+    for a, want in zip(made, (x @ w, x @ v, x.sum(axis=0)), strict=True):
+        np.testing.assert_allclose(a, want, rtol=1e-5, atol=1e-5)
+    _, report = simulate(text, name, x, w, v, target=trn2)
+    assert exe.cost["time_s"] == pytest.approx(
+        trn2.launch_s + report.timeline.total_ns * 1e-9, rel=1e-9
+    )
+
+
 def test_a_value_that_does_not_fit_stays_in_hbm() -> None:
     fn, specs = PROGRAMS["mlp"]
     small = replace(trn2.replace(sbuf=128 * 1800), name="small")

@@ -177,6 +177,17 @@ def test_rows_in_tiles_and_in_sweeps(kind: str, seed: int) -> None:
     )
 
 
+def test_a_reduction_of_what_was_swept_sweeps_nothing() -> None:
+    shape = 2, 7, 200
+    x, y = Tensor("x", "f32", (1400, 200, 1)), Tensor("y", "f32", (1, 0, 0))
+    largest = Sum("max", (1,), X, False, ("f32",))
+    space = Space(shape, (x, largest, Sum("+", (2,), arg(1), False, ("f32",))), ((y, arg(2)),))
+    kernel, buffers = walk(space, "k", trn2, {"across": 0, "tile": 400})
+    held = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    wanted = held.astype(np.float64).max(1).sum(1)
+    agree(run(kernel, buffers, {"x": held, "y": np.zeros(2, np.float32)}), {"y": wanted}, 2e-5)
+
+
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("seed", range(120))
 def test_streams_of_scores(seed: int) -> None:

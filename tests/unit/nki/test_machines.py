@@ -12,9 +12,11 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.extract.search.search import Search
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, apply, arg
 from axe_eq.program.types import DTYPES
+from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Instr, Target
 from axe_eq_backends.nki.cost import MOST_BLOCKS, priced
 from axe_eq_backends.nki.planning import plan
@@ -121,7 +123,6 @@ def test_scalar_copies_are_of_later_generations() -> None:
     [
         (lambda x: x * 2, ("64:f64",), "holds f64"),
         (lambda x: axe.array.cumulative_sum(x, axis=0, dtype="i32"), ("9:i32",), "scans i32"),
-        (lambda x, y: x % (y | 1), ("64:i32", "64:i32"), "divides i32 of 32 bits"),
     ],
 )
 def test_what_no_engine_computes_is_refused_in_the_search(
@@ -168,3 +169,43 @@ def test_factors_of_a_type_that_an_engine_lacks_are_multiplied_in_a_wider_one(ta
     a, b = (draw.standard_normal(s).astype(numpy_of("f8e4m3")) for s in ((9, 20), (20, 5)))
     want = (a.astype("f4") @ b.astype("f4")).astype(a.dtype)
     assert (exe(a, b) == want).all()
+
+
+def test_a_product_takes_what_its_tiles_hold_once() -> None:
+    c = product(129, 130, 256)
+    fits, less = (replace(trn2.replace(sbuf=128 * n), name="small") for n in (1032, 1031))
+    assert best(c, fits)["rows"] == 128
+    with pytest.raises(AxeError, match=r"takes 1032 bytes of sbuf per partition \(.*a bf16"):
+        best(c, less)
+
+
+def centred(a: Any, b: Any, w: Any, u: Any) -> Any:
+    largest = axe.array.maximum(a, b)
+    centre = largest - axe.array.mean(largest, axis=-1, keepdims=True)
+    return axe.array.rsqrt(1.0 + ((centre @ w.T) @ u.T) ** 2)
+
+
+SHAPES = "131x131:bf16", "131x131:bf16", "8x131:bf16", "131x8:bf16"
+
+
+def test_a_search_of_many_values_comes_back_from_what_figures_took() -> None:
+    padded = replace(trn2, kept=("padded", *trn2.kept), name="padded")  # none can be written
+    with axe.debug(cache=0):
+        assert len(axe.compile(centred, *SHAPES, target=padded).kernels) > 1
+
+
+def test_values_lie_as_the_target_keeps_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    searches = list[Search]()
+    made = Search.__init__
+
+    def noted(search: Search, *given: Any) -> None:
+        made(search, *given)
+        searches.append(search)
+
+    monkeypatch.setattr(Search, "__init__", noted)
+    with axe.debug(cache=0):
+        axe.compile(lambda x, w, v: x @ w @ v, "9x131:bf16", "131x70:bf16", "70x131:bf16",
+                    target="trn2")  # fmt: skip
+    held = {(s.forest.type_of(v).size, s.forest.layout_of(v)) for s in searches for v in s.values}
+    assert held
+    assert all(buffer_elements(layout) == size for size, layout in held)

@@ -338,12 +338,13 @@ def test_sources_are_told_apart_by_content(tmp_path: Path, monkeypatch: pytest.M
         fingerprint.sources.cache_clear()
         digests.append(fingerprint.sources("some_pack"))
     module.rename(tmp_path / "some_pack" / "other.py")
-    module.write_text("")
-    fingerprint.sources.cache_clear()
-    digests.append(fingerprint.sources("some_pack"))
+    for name in ("__init__.py", "device.cu"):
+        (tmp_path / "some_pack" / name).write_text("")
+        fingerprint.sources.cache_clear()
+        digests.append(fingerprint.sources("some_pack"))
     fingerprint.sources.cache_clear()
     assert digests[0] == digests[2]
-    assert len(set(digests)) == 3
+    assert len(set(digests)) == 4
 
 
 def test_what_no_installed_package_holds_is_not_kept(folder: Path) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import ArgumentError, ScheduleError
-from axe_eq.program.types import ValueType
+from axe_eq.program.types import DTYPES, ValueType
+from axe_eq.run.arrays import in_strides
 from axe_eq.run.call import MOST_QUICK, Call, Caller
 from axe_eq.run.executable import Executable
 from axe_eq.run.store import Loaded
@@ -155,3 +156,11 @@ def test_a_compiled_program_is_neither_copied_nor_pickled(
 ) -> None:
     with pytest.raises(ArgumentError, match="neither copied nor pickled; expected exe"):
         act(object.__new__(kind))
+
+
+def test_arrays_of_every_element_type_take_strides() -> None:
+    for held in DTYPES.values():
+        x = np.arange(6).reshape(2, 3).astype(held.numpy)
+        made = in_strides(x, (1, 2), "x")
+        assert (made.dtype, made.strides) == (x.dtype, (x.itemsize, 2 * x.itemsize))
+        assert made.tobytes() == x.tobytes()

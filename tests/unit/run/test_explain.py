@@ -114,6 +114,10 @@ def test_a_schedule_is_not_its_own_rival() -> None:
     assert "x1.00" not in alone
     assert "every value materialised" not in alone
     assert "every value materialised: " in fused
+    specs = "20x16:bf16", "16x60:bf16"
+    engines = axe.compile(lambda x, w: axe.nn.relu(x @ w), *specs, target="trn2").explain()
+    assert "compared with:" in engines
+    assert "inf" not in engines
     assert not [line for line in (alone + fused).splitlines() if line.endswith((",", " "))]
 
 

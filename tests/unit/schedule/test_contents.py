@@ -37,3 +37,17 @@ def test_a_device_s_interpreter_refuses_what_its_memory_cannot_hold(layout: str)
     np.testing.assert_array_equal(exe.interpret(fits), fits + 1)
     with pytest.raises(ArgumentError, match="'x': has different elements at one address of its"):
         exe.interpret(x)
+
+
+@pytest.mark.parametrize("layout", ["S[(4,6):(0@m,1@m)]", "S[(4,6):(1@m,1@m)]"])
+@pytest.mark.parametrize("mesh", [None, axe.Mesh({"x": 2})], ids=["one device", "a mesh"])
+def test_calls_refuse_what_a_memory_cannot_hold(mesh: axe.Mesh | None, layout: str) -> None:
+    """On a mesh every device has such a copy."""
+    cut = axe.Layout.parse(layout + (" + R[(2):(1@gpuid)]" if mesh else ""))
+    spec = axe.Spec((4, 6), "f32", layout=cut)
+    exe = axe.compile(lambda x: x + 1, spec, target="cpu" if mesh else "trn2", mesh=mesh)
+    x = np.arange(24, dtype=np.float32).reshape(4, 6)
+    fits = shared(x, layout)
+    np.testing.assert_array_equal(exe(fits), fits + 1)
+    with pytest.raises(ArgumentError, match="'x': has different elements at one address of its"):
+        exe(x)

@@ -458,13 +458,15 @@ def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
 
     Sums of a block whose depth is read in parts stay in PSUM where they fit into its banks. Where
     they take more than half of them, the next block's wait for them: sums in SBUF are offered too.
+    Where no block leaves room for the next one's columns, those that hold least come first: their
+    places decide, and say what does not fit.
     """
     m, n, k = (c.extent(d) for d in (c.m, c.n, c.k))
     most, size = target.memory("sbuf").place_bytes, 2
     part = target.memory("psum").extents[0]
     most_banks = target.memory("psum").place_bytes // target.memory("psum").bank_bytes
     deeper = prod(c.extent(d) for d in c.depth)
-    found: list[tuple[float, dict[str, int]]] = []
+    found: list[tuple[int, int, dict[str, int]]] = []
     for rows in target.sizes("block_rows"):
         for cols in target.sizes("block_cols"):
             for deep in target.sizes("block_depth"):
@@ -473,17 +475,15 @@ def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
                 chunks = -(-(deep or k) // part) * deeper
                 held = (min(rows, m) * (2 if deep else 1) + 2 * min(cols, n)) * chunks * size
                 held += -(-min(rows, m) // part) * min(cols, n) * 4 if deep else 0
-                if held > most:
-                    continue
                 again = m * k * (-(-n // cols) if deep else 1) + n * k * -(-m // rows)
                 taken = banks(min(rows, m), min(cols, n), c, target)
                 ways = (0,) if not deep or taken > most_banks else (1, 0)
                 found += [
-                    (again, {"rows": rows, "cols": cols, "deep": deep, "held": way})
+                    (held, again, {"rows": rows, "cols": cols, "deep": deep, "held": way})
                     for way in (ways if 2 * taken > most_banks else ways[:1])
                 ]
-    found.sort(key=lambda x: x[0])
-    return [p for _, p in found]
+    fit = sorted((x for x in found if x[0] <= most), key=lambda x: x[1])
+    return [p for *_, p in fit or sorted(found, key=lambda x: x[0])]
 
 
 __all__ = ["gemm", "sizes"]

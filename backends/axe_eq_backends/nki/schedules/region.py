@@ -208,9 +208,10 @@ class Region:
             offset += bound[0] * s
             begins.append(low - bound[0])
             extents.append(bound[1] - bound[0])
-        empty = any(i.extent == 0 for i in inside)
-        index = [span(b, i.extent) for b, i in zip(begins, inside, strict=True)]
-        source = None if empty else self.names.source(t, extents, offset, index)
+        source = None
+        if all(i.extent for i in inside):
+            index = [span(b, i.extent) for b, i in zip(begins, inside, strict=True)]
+            source = self.names.source(t, extents, offset, index)
         whole = [i.extent for i in inside] == shape
         if source is not None and whole and lies_across(source, self.across):
             return loaded(source, t.dtype)

@@ -209,7 +209,8 @@ class _Sweep:
         given: dict[int, Tile] = {}
         for level in range(1, max(swept.values(), default=0) + 1):
             of_level = [n for n, at in swept.items() if at == level]
-            self._level([n for n in of_level if set(parts[n].dims) & chunked], given)  # type: ignore[union-attr]
+            if cut := [n for n in of_level if set(parts[n].dims) & chunked]:  # type: ignore[union-attr]
+                self._level(cut, given)
             for n in of_level:
                 if n not in given:
                     given[n] = self._once(given).leaf(n)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
+from axe_eq.cli.group import as_json_text
 from axe_eq.program.types import DTYPES as CORE_DTYPES
 from axe_eq_backends.nki.sim.dtypes import DTYPES, F32, Dtype, cast, is_integer, name_of
 from axe_eq_backends.nki.sim.errors import NkiError
@@ -38,7 +38,7 @@ def nki() -> None:
 @click.option(
     "--prelude", is_flag=True, help="nki, nisa, nl, np, math are there without an import."
 )
-@click.option("--seed", type=int, default=0, help="Of drawn arrays.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Of drawn arrays.")
 @click.option(
     "--seconds", type=click.FloatRange(min=0, min_open=True), default=120.0, help="Limit."
 )
@@ -78,7 +78,7 @@ def run(
         _save(output, outputs)
     described = [_described(x) for x in outputs]
     if as_json:
-        click.echo(json.dumps(report | {"results": described}))
+        click.echo(as_json_text(report | {"results": described}))
     else:
         click.echo(text(report, described))
 
@@ -94,6 +94,8 @@ def parsed(arguments: tuple[str, ...], seed: int) -> tuple[list[Any], dict[str, 
     for word in arguments:
         named = NAMED.fullmatch(word)
         value = _value(named[2] if named else word, draw)
+        if named and named[1] in kwargs:
+            raise NkiError(f"argument {word!r}", "is given twice", "every name once")
         if named:
             kwargs[named[1]] = value
         elif kwargs:
@@ -113,7 +115,7 @@ def _value(word: str, draw: np.random.Generator) -> Any:
     if word.endswith(".npy"):
         try:
             return np.load(word)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise NkiError(
                 f"array {word!r}", f"does not load ({error})", "a file of numpy.save"
             ) from None

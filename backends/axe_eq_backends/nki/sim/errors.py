@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import linecache
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, cause
 
 Line = tuple[str, int]  # file and line of a kernel
 NOWHERE: Line = ("", 0)
@@ -35,6 +37,7 @@ CHECKS = {
 WARNINGS = frozenset({"M3", "O1", "D1", "S1"})
 
 _OURS = str(Path(__file__).parent)
+_MOST_SHOWN = 200  # characters of a line
 
 
 class NkiError(ProgramError):
@@ -93,13 +96,28 @@ def kernel_line() -> Line:
 
 def shown(line: Line) -> str:
     """A line as errors show it: file:line: text."""
-    text = linecache.getline(*line).strip()
+    text = linecache.getline(*line).strip()[:_MOST_SHOWN]
     return f"{line[0]}:{line[1]}: {text}" if text else f"{line[0]}:{line[1]}"
 
 
 def refuse(check: str, thing: str, wrong: str, expected: str, line: Line | None = None) -> NkiError:
     """The error of a check, at the line of the kernel that runs (or at another)."""
     return NkiError(thing, wrong, expected, check=check, at=shown(line or kernel_line()))
+
+
+@contextmanager
+def parsing(file: str) -> Iterator[None]:
+    """Whatever Python's parser says of a text as one error.
+
+    Raises:
+        NkiError: the text is no Python, or nested deeper than Python takes.
+    """
+    try:
+        yield
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        said, number = getattr(error, "msg", None) or cause(error), getattr(error, "lineno", None)
+        raise NkiError(f"file {file}", f"is no Python ({said})", "a text of kernels",
+                       at=shown((file, number)) if number else "") from None  # fmt: skip
 
 
 def remember(text: str, file: str) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from axe_eq_backends.nki.sim.dtypes import Dtype
 from axe_eq_backends.nki.sim.errors import Line, refuse
 from axe_eq_backends.nki.sim.machine import Machine
-from axe_eq_backends.nki.sim.storage import Group, MemoryRegion, Storage
+from axe_eq_backends.nki.sim.storage import Group, MemoryRegion, Storage, Tile
 from axe_eq_backends.nki.sim.views import Tensor
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ def declared(
     ):
         raise refuse("C2", thing, f"starts at byte {byte} of PSUM and crosses into another bank",
                      f"a multiple of {machine.bank_bytes}, or all in one bank", line)  # fmt: skip
-    if byte % dtype.itemsize:
-        raise refuse("C2", thing, f"starts at byte {byte}", f"a multiple of {dtype.itemsize}", line)
+    if byte % dtype.itemsize or byte < 0:
+        allowed = f"0 or more, in steps of {dtype.itemsize}"
+        raise refuse("C2", thing, f"starts at byte {byte}", allowed, line)
 
 
 def starts(partitions: int) -> tuple[int, ...]:
@@ -86,14 +87,25 @@ def reached(run: Run, engine: str, views: Sequence[Tensor]) -> None:
                 "B2", f"{t!r}", "is in PSUM", "SBUF: the gpsimd engine does not reach PSUM"
             )
         t.fits_descriptor()
-        tile = t.storage.tile
-        if (
-            tile.address is not None or tile.partitions > 64
-        ):  # others start where the compiler likes
+        tile, part = t.storage.tile, (t.start, t.partitions)
+        if run.by_rows or part in tile.reached:
+            continue
+        allowed = starts(t.partitions)
+        bases = _bases(tile) if tile.bases is None else tile.bases
+        tile.bases = bases & {p - t.start for p in allowed}
+        if not tile.bases:
             start = t.start + (tile.address[0] if tile.address else 0)
-            if start not in starts(t.partitions):
-                raise run.wrong("P2", f"{t!r}", f"starts at partition {start}",
-                                " or ".join(map(str, starts(t.partitions))))  # fmt: skip
+            where = "" if len(bases) == 1 else " of its tile"
+            raise run.wrong("P2", f"{t!r}", f"starts at partition {start}{where}",
+                            " or ".join(map(str, allowed)))  # fmt: skip
+        tile.reached.add(part)
+
+
+def _bases(tile: Tile) -> set[int]:
+    """Partitions at which a tile may begin: at its address, else wherever a compiler likes."""
+    if tile.address is not None:
+        return {tile.address[0]}
+    return {0} if tile.partitions > 64 else set(range(129 - tile.partitions))
 
 
 # -- accumulation groups ---------------------------------------------------------------------------

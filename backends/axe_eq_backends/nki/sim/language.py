@@ -67,6 +67,9 @@ def ndarray(
         raise NkiError(f"buffer {buffer!r}", "is no memory", "nl.sbuf, nl.psum or nl.shared_hbm",
                        at=shown(kernel_line()))  # fmt: skip
     extents = tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
+    if address is not None and len(address) != 2:
+        raise NkiError(f"address {address!r}", f"has {len(address)} parts",
+                       "a partition and a byte", at=shown(kernel_line()))  # fmt: skip
     where = None if address is None else (int(address[0]), int(address[1]))
     return current().declare(extents, dtype_of(dtype), buffer, str(name or ""), where)
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from axe_eq_backends.nki.sim.errors import Finding, NkiError, remember, shown
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, parsing, remember, shown
 from axe_eq_backends.nki.sim.facade import no_name, tables
 
 LINT = "LINT"
@@ -18,7 +18,7 @@ USUAL = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
 
 
 def check(
-    text: str, file: str, dialect: str, names: Mapping[str, Any] | None = None
+    text: str, file: str, dialect: str, names: Mapping[str, Any] | None = None, kernel: str = ""
 ) -> list[Finding]:
     """What is found in a text of kernels that need not stop a simulation.
 
@@ -27,26 +27,43 @@ def check(
         file: how lines of it are called.
         dialect: whose names there are.
         names: what the text uses without an import.
+        kernel: which is run: absent names in functions that it does not use stop nothing. "" for
+            any of them.
 
     Raises:
         NkiError: it is no Python, or uses a name that the dialect does not have.
     """
     remember(text, file)
-    try:
+    with parsing(file):
         tree = ast.parse(text, file)
-    except SyntaxError as error:
-        raise NkiError(
-            f"file {file}",
-            f"is no Python ({error.msg})",
-            "a text of kernels",
-            at=f"{file}:{error.lineno}: {(error.text or '').strip()}",
-        ) from None
     aliases = {n: USUAL[n] for n in names or {} if n in USUAL}
     aliases |= dict(_imported(tree, file, dialect))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            _resolved(node, aliases, file, dialect)
-    return [Finding(LINT, said, (file, line)) for line, said in _beyond(tree, dialect)]
+    found, unused = list[tuple[int, str]](), _unused(tree, kernel)
+    for part in tree.body:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Attribute):
+                try:
+                    _resolved(node, aliases, file, dialect)
+                except NkiError as error:
+                    if part not in unused:
+                        raise
+                    found.append((node.lineno, f"{error.thing}: {error.wrong}; not run here"))
+    return [Finding(LINT, said, (file, line)) for line, said in (*found, *_beyond(tree, dialect))]
+
+
+def _unused(tree: ast.Module, kernel: str) -> set[ast.stmt]:
+    """Functions of a text that a kernel of it does not name, itself or through others."""
+    functions = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef)}
+    left, reached = {kernel} & {*functions}, set[str]()
+    if not left:
+        return set()
+    left |= {n.id for s in tree.body if s not in functions.values() for n in ast.walk(s)
+             if isinstance(n, ast.Name)} & {*functions}  # fmt: skip
+    while left:
+        reached.add(name := left.pop())
+        named = {n.id for n in ast.walk(functions[name]) if isinstance(n, ast.Name)}
+        left |= named & {*functions} - reached
+    return {s for name, s in functions.items() if name not in reached}
 
 
 def _imported(tree: ast.AST, file: str, dialect: str) -> Iterator[tuple[str, str]]:

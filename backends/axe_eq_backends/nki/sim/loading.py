@@ -23,7 +23,7 @@ from typing import Any
 
 from axe_eq.errors import cause
 from axe_eq_backends.nki.sim import lint
-from axe_eq_backends.nki.sim.errors import Finding, NkiError, remember, shown
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, parsing, remember, shown
 from axe_eq_backends.nki.sim.facade import absent, modules
 from axe_eq_backends.nki.sim.language import BARE
 
@@ -71,13 +71,12 @@ def execute(
     space: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file, "__builtins__": held}
     space |= names or {}
     remember(text, file)
+    with parsing(file):
+        code = compile(text, file, "exec")
     try:
-        exec(compile(text, file, "exec"), space)
+        exec(code, space)
     except NkiError:
         raise
-    except SyntaxError as error:
-        raise NkiError(f"file {file}", f"is no Python ({error.msg})", "a kernel",
-                       at=f"{file}:{error.lineno}") from None  # fmt: skip
     except Exception as error:
         raise NkiError(f"file {file}", f"fails while it is loaded ({cause(error)})", "a kernel",
                        at=raised_in(error, file)) from error  # fmt: skip
@@ -189,9 +188,11 @@ def load_file(
     return execute(read(path), str(path), dialect, names)
 
 
-def lint_file(path: str, dialect: str, names: Mapping[str, Any] | None = None) -> list[Finding]:
+def lint_file(
+    path: str, dialect: str, names: Mapping[str, Any] | None = None, kernel: str = ""
+) -> list[Finding]:
     """What `lint.check` finds in a file."""
-    return lint.check(read(path), path, dialect, names)
+    return lint.check(read(path), path, dialect, names, kernel)
 
 
 def read(path: str) -> str:

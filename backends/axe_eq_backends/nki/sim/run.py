@@ -88,7 +88,7 @@ def simulate(
     held, remarks = machine(target), list[Finding]()
     if isinstance(source, str):
         file = file or f"<{kernel}.nki>"
-        remarks = lint.check(source, file, dialect, names)
+        remarks = lint.check(source, file, dialect, names, kernel)
         function = find(execute(source, file, dialect, names), kernel, file)
     else:
         function = source

@@ -58,6 +58,7 @@ class Run:
         found: warnings, by check and line.
         tiles: every tile on chip.
         sums: registers that reductions of an engine add up in.
+        by_rows: the instruction reads and writes partitions one by one, wherever they are.
         shared: tensors that the programs of a grid share, in the order in which they are declared.
     """
 
@@ -76,6 +77,7 @@ class Run:
     n_shared: int = 0
     op: str = ""
     line: Line = ("", 0)
+    by_rows: bool = False
     _reads: list[Tensor] = field(default_factory=list)
     _writes: list[Tensor] = field(default_factory=list)
 
@@ -114,7 +116,7 @@ class Run:
 
     def begin(self, op: str) -> None:
         """An instruction starts."""
-        self.op, self.line = op, kernel_line()
+        self.op, self.line, self.by_rows = op, kernel_line(), False
         self._reads, self._writes = [], []
         if len(self.steps) >= self.most:
             raise self.wrong("S1", "", f"is instruction {len(self.steps) + 1}",
@@ -168,7 +170,7 @@ class Run:
         values = t.array()
         if exact or is_packed(t.dtype):
             return values.copy()
-        return values.astype(F32)
+        return values.astype(F32, order="C")  # sums depend on no order in memory
 
     def uses(self, t: Tensor) -> None:
         """Note that the instruction reads an operand whatever it holds."""

@@ -47,6 +47,8 @@ class Tile:
         line: of its declaration.
         address: partition and first byte, where the kernel says them.
         first, last: instructions that wrote it first and used it last; -1 for none.
+        reached: (first partition, partitions) of what engines accessed.
+        bases: partitions at which it may begin, so that all of that may begin where it does.
     """
 
     number: int
@@ -58,6 +60,8 @@ class Tile:
     address: tuple[int, int] | None = None
     first: int = -1
     last: int = -1
+    reached: set[tuple[int, int]] = field(default_factory=set)
+    bases: set[int] | None = None
 
     def __str__(self) -> str:
         size = f"{self.partitions} x {self.bytes_per_partition} B"

@@ -126,6 +126,9 @@ class Tensor(NKIObject):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __bool__(self) -> bool:
+        raise self._wrong("U1", "is asked whether it is true", "numbers that Python knows")
+
     # -- on chip --
 
     @property
@@ -249,10 +252,9 @@ class Tensor(NKIObject):
     def broadcast(self, dim: int, size: int) -> Tensor:
         """A dim of extent 1 repeated."""
         dim = self._free_dim(dim)
-        if self.shape[dim] not in (1, size):
-            raise self._wrong(
-                "P1", f"is broadcast in dim {dim} of extent {self.shape[dim]}", "extent 1"
-            )
+        if self.shape[dim] not in (1, size) or size < 1:
+            raise self._wrong("P1", f"is broadcast in dim {dim} of extent {self.shape[dim]}"
+                              f" to {size}", "extent 1, to 1 or more")  # fmt: skip
         steps = self.steps[dim] if self.shape[dim] == size else 0
         return self._put(dim, [size], [steps], 1)
 

@@ -4,37 +4,60 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from axe_eq.errors import AxeError
+from axe_eq.errors import AxeError, cause
 from axe_eq_backends.nki.sim.errors import NkiError
 from axe_eq_backends.nki.sim.loading import findable, lint_file, load_file, prelude
 from axe_eq_backends.nki.sim.process import packed, unpacked
 from axe_eq_backends.nki.sim.run import Report, find, simulate
+
+MOST_PRINTED = 100_000  # characters that are kept
+
+
+class Printed(StringIO):
+    """What a kernel prints, up to a limit: it may print without end."""
+
+    def write(self, text: str) -> int:
+        """Keep what there is room for."""
+        super().write(text[: max(0, MOST_PRINTED - self.tell())])
+        return len(text)
 
 
 def main() -> None:
     """Run the job of a folder."""
     folder = Path(sys.argv[1])
     job = json.loads((folder / "job.json").read_text())
+    printed = Printed()
     try:
         _limit(job["limits"]["memory_bytes"])
-        (folder / "report.json").write_text(json.dumps(_run(job, folder)))
-    except AxeError as error:
-        told = {key: getattr(error, key) for key in ("thing", "wrong", "expected", "at", "hint")}
-        (folder / "error.json").write_text(
-            json.dumps(told | {"check": getattr(error, "check", "")})
-        )
-    except MemoryError:
-        told = dict.fromkeys(("check", "at"), "") | {
-            "thing": f"kernel {job['kernel']}",
+        with redirect_stdout(printed), redirect_stderr(Printed()):
+            report = _run(job, folder)
+        text = json.dumps(report | {"printed": printed.getvalue()})
+        (folder / "report.json").write_text(text)
+    except BaseException as error:  # kernels may exit, too
+        (folder / "error.json").write_text(json.dumps(_told(error, job)))
+
+
+def _told(error: BaseException, job: dict[str, Any]) -> dict[str, str]:
+    """An error as data: what a check says, or what ended the kernel."""
+    told = {"thing": f"kernel {job['kernel']}", "check": "", "at": "", "hint": ""}
+    if isinstance(error, AxeError):
+        keys = "thing", "wrong", "expected", "at", "hint"
+        return {key: getattr(error, key) for key in keys} | {"check": getattr(error, "check", "")}
+    if isinstance(error, MemoryError):
+        return told | {
             "wrong": "needs more memory than its process may have",
             "expected": f"up to {job['limits']['memory_bytes'] >> 20} MiB",
             "hint": "--memory, or smaller arrays",
         }
-        (folder / "error.json").write_text(json.dumps(told))
+    return told | {
+        "wrong": f"ends with {cause(error)}", "expected": "a kernel that returns its results",
+    }  # fmt: skip
 
 
 def _limit(n_bytes: int) -> None:
@@ -51,7 +74,7 @@ def _run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     paths = [*job["paths"], *([str(Path(path).resolve().parent)] if path else [])]
     with findable(dialect, paths):
         names = prelude(dialect) if job["prelude"] else None
-        remarks = [] if job["module"] else lint_file(path, dialect, names)
+        remarks = [] if job["module"] else lint_file(path, dialect, names, job["kernel"])
         space = load_file(path, dialect, job["module"], names)
         kernel = find(space, job["kernel"], path or job["module"])
         outputs, report = simulate(

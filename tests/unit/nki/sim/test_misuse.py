@@ -66,6 +66,10 @@ VIEWS: tuple[tuple[str, str, Callable[[Held], Any]], ...] = (
     ("P3", "selected by a vector in dim 1", lambda h: h.h.vector_select(1, h.numbers[0:4, 0:1])),
     ("P3", "selected by a vector in dim 0", lambda h: h.t.vector_select(0, h.numbers[0:8, 0:1])),
     ("P1", "reduces axis 0", lambda h: NL.sum(h.t, axis=0)),
+    ("U1", "is asked whether it is true", lambda h: bool(h.t)),
+    ("P1", "broadcast in dim 1 of extent 1 to -4", lambda h: h.one.broadcast(1, -4)),
+    ("C2", "starts at byte -4", lambda h: NL.ndarray((8, 4), NL.float32, address=(0, -4))),
+    ("", "has 3 parts", lambda h: NL.ndarray((8, 4), NL.float32, address=(0, 0, 0))),
 )  # fmt: skip
 
 
@@ -84,8 +88,32 @@ def moved(by: int) -> Callable[[Held], None]:
     return act
 
 
+def in_old_dialect(h: Held, act: Callable[[], Any]) -> None:
+    h.run.dialect = "0.2"
+    act()
+
+
 PAIR = NISA.matmul_perf_mode.double_row
 INSTRUCTIONS: tuple[tuple[str, str, Callable[[Held], Any]], ...] = (
+    (
+        "",
+        "engine: is 'vector'; expected nisa.engine",
+        lambda h: NISA.tensor_copy(dst=h.t, src=h.t, engine="vector"),
+    ),
+    (
+        "",
+        "has no argument 'accumulate' in dialect 0.2",
+        lambda h: in_old_dialect(
+            h, lambda: NISA.nc_matmul(h.p, h.t, h.t, False, False, False, True)
+        ),
+    ),
+    ("", "value: is '1'; expected a number", lambda h: NISA.memset(dst=h.t, value="1")),
+    ("P1", "axis 7 of data", lambda h: NISA.tensor_reduce(dst=h.one, op=NL.add, data=h.t, axis=7)),
+    (
+        "P2",
+        "starts at partition 1 of its tile; expected 0 or 32 or 64 or 96",
+        lambda h: NISA.memset(dst=h.t[1:3], value=0),
+    ),
     (
         "E1",
         "holds four values",
@@ -374,3 +402,14 @@ def test_operators_of_two_classes_are_warned_of() -> None:
         )
         assert {w.check for w in run.found.values()} == {"O1"}
         assert (h.numbers.array() == 2).all()
+
+
+def test_a_tile_may_begin_where_all_that_engines_access_may() -> None:
+    run = Run(machine("trn2"))
+    with within(run):
+        t, far = NL.ndarray((16, 8), NL.float32), run.given(np.ones((16, 8), np.float32))
+        NISA.dma_copy(dst=t[3:9], src=far[3:9])  # a transfer reaches any
+        for n in (3, 5):
+            NISA.memset(dst=t[5 : 5 + n], value=0)
+        with pytest.raises(NkiError, match="starts at partition 6 of its tile"):
+            NISA.memset(dst=t[6:8], value=0)

@@ -18,6 +18,7 @@ from axe_eq_backends.nki.sim import NkiError, simulate
 from axe_eq_backends.nki.sim.lint import check
 from axe_eq_backends.nki.sim.loading import execute, findable, load_file
 from axe_eq_backends.nki.sim.process import Job, Limits, run_file
+from axe_eq_backends.nki.sim.worker import MOST_PRINTED
 from tests.unit.nki.sim.good_kernels import GEMM, HEAD, SOFTMAX, arguments, expected
 
 
@@ -67,6 +68,10 @@ BAD: dict[str, tuple[str, dict[str, Any]]] = {
     "instruction of another dialect": (
         SCALE.replace("    return out", "    nl.par_dim(4)\n    return out"),
         {},
+    ),
+    "instruction of a later dialect": (
+        SCALE.replace("    return out", "    nisa.select_reduce(dst=t)\n    return out"),
+        {"dialect": "0.2"},
     ),
     "unknown argument": (SCALE.replace("operand0=2.0", "operand=2.0"), {}),
     "unknown module": (SCALE.replace("import nki.isa", "import nki.isb"), {}),
@@ -132,6 +137,13 @@ COMMANDS = {
     "check": ["run", "scale.py:scale", "129x4:f32"],
     "time": ["run", "endless.py:endless", "4x4:f32", "--seconds", "1"],
     "memory": ["run", "large.py:large", "--memory", "900"],
+    "argument of no kind": ["run", "scale.py:scale", "1j"],
+    "names that are no texts": ["run", "scale.py:scale", "{1: 2}"],
+    "argument given twice": ["run", "scale.py:scale", "x=1", "x=2"],
+    "empty file": ["run", "scale.py:scale", "empty.npy"],
+    "endless time": ["run", "scale.py:scale", "4x4:f32", "--seconds", "inf"],
+    "exit": ["run", "exit.py:exit"],
+    "result of no kind": ["run", "result.py:result"],
     "trace nowhere": ["run", "scale.py:scale", "4x4:f32", "--trace", "absent/t.json"],
 }
 
@@ -145,9 +157,35 @@ def test_a_bad_command_is_one_clear_message(
     (folder / "large.py").write_text(
         f"{HEAD}def large():\n    return nl.zeros((1 << 20, 512), nl.float32, nl.shared_hbm)\n"
     )
+    (folder / "exit.py").write_text("def exit():\n    raise SystemExit\n")
+    (folder / "result.py").write_text("def result():\n    return {1, 2}\n")
+    (folder / "empty.npy").touch()
     code, out, err = axe("nki", *COMMANDS[name])
     assert (code, out) == (2, "")
     golden(err)
+
+
+@pytest.mark.parametrize("text", ["x = (", "a\0b", "(" * 300, "x = " + "-" * 100_000 + "1",
+                                  "x = " + "1+" * 100_000 + "1"])  # fmt: skip
+def test_what_python_does_not_parse_is_one_short_message(text: str) -> None:
+    with pytest.raises(NkiError, match="is no Python") as caught:
+        simulate(text, "k", file="k.py")
+    assert len(str(caught.value)) < 500
+    with pytest.raises(NkiError, match="is no Python"):
+        execute(text, "k.py", "0.3")
+
+
+def test_what_a_kernel_starts_and_prints_is_held_in_bounds(folder: Path) -> None:
+    (folder / "busy.py").write_text(
+        "import subprocess, sys\n\n\ndef busy():\n"
+        "    subprocess.Popen(['sleep', '600'])\n"
+        "    for file in (sys.stdout, sys.stderr):\n"
+        "        file.write('x' * 1_000_000)\n"
+        "    print('more')\n    return 1.0\n"
+    )
+    results, report = run_file(Job("busy.py", "busy"), Limits(seconds=100))
+    assert [*results] == [1.0]
+    assert report["printed"] == "x" * MOST_PRINTED
 
 
 # -- the command -----------------------------------------------------------------------------------
@@ -271,6 +309,28 @@ def test_an_absent_name_is_found_however_it_is_spelled(use: str) -> None:
         match=r"no_such_thing: is no name of dialect 0.3; expected a name that is simulated",
     ):
         check(use, "k.py", "0.3")
+
+
+def test_a_kernel_is_not_stopped_by_names_of_functions_that_it_does_not_use() -> None:
+    text = (
+        "import nki\nimport nki.language as nl\n"
+        "def old(x):\n    return nl.arange(x)\n"
+        "def helper(x):\n    return other(x)\n"
+        "def other(x):\n    return nl.no_such_thing\n"
+        "def k(x):\n    return x\n"
+        "def l(x):\n    return helper(x)\n"
+    )
+    said = [str(w).splitlines()[0] for w in check(text, "k.py", "0.3", kernel="k")]
+    assert said == [
+        f"LINT nki.language.{name}: is no name of dialect 0.3; not run here"
+        for name in ("arange", "no_such_thing")
+    ]
+    for kernel in ("l", "", "absent"):  # through two functions; whatever is run; by another name
+        with pytest.raises(NkiError, match="is no name of dialect"):
+            check(text, "k.py", "0.3", kernel=kernel)
+    used = text.replace("def k", "table = {1: helper}\ndef k")
+    with pytest.raises(NkiError, match="no_such_thing"):
+        check(used, "k.py", "0.3", kernel="k")
 
 
 def test_what_nki_has_and_the_simulator_has_not_is_called_so() -> None:

@@ -266,8 +266,9 @@ def tensor_reduce(
     run = current()
     dst, data = run.on_chip(dst=dst, data=data)
     op = operator_of(run, "op", op, kinds=("arithmetic", "bitvec"))
-    axes = tuple(sorted(a % data.ndim for a in ((axis,) if isinstance(axis, int) else tuple(axis))))
-    if not axes or 0 in axes or axes != tuple(range(data.ndim - len(axes), data.ndim)):
+    n, given = data.ndim, (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(sorted(a % n for a in given if -n <= a < n))
+    if not given or 0 in axes or axes != tuple(range(n - len(given), n)):
         raise run.wrong("P1", f"axis {axis} of data {data!r}", "is not of the last free dims",
                         f"dims up to {data.ndim - 1} without a gap, and not 0")  # fmt: skip
     (x,) = inputs(run, op, data=data)

@@ -208,6 +208,8 @@ def memset(dst: Any, value: Any, engine: Any = ENGINE.unknown) -> None:
     """Fill with a constant."""
     run = current()
     (dst,) = run.on_chip(dst=dst)
+    if not isinstance(value, bool | int | float | np.generic):
+        raise NkiError("memset value", f"is {value!r}", "a number", at=shown(run.line))
     if is_packed(dst.dtype):
         if value != 0:
             raise run.wrong("E1", f"value {value}", f"fills {name_of(dst.dtype)}", "0")
@@ -313,6 +315,7 @@ def nc_stream_shuffle(dst: Any, src: Any, shuffle_mask: Any) -> None:
             raise run.wrong(
                 "P1", f"src {src!r}", f"has no partition {come}", "what shuffle_mask asks for"
             )
+    run.by_rows = True
     taken = [p for p in range(dst.partitions) if mask[p % 32] != 255]
     values = {p: run.read("src", src[p - p % 32 + mask[p % 32]], exact=True) for p in taken}
     for p, value in values.items():

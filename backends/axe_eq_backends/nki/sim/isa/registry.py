@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from functools import wraps
 from typing import Any
 
@@ -45,7 +46,11 @@ def instruction(
 
     def wrap(function: Callable[..., None]) -> Callable[..., None]:
         name = function.__name__.rstrip("_")
-        names = [p for p in inspect.signature(function).parameters]
+        parameters = inspect.signature(function).parameters
+        names = [*parameters]
+        kinds = {
+            p: type(of.default) for p, of in parameters.items() if isinstance(of.default, Enum)
+        }
         arguments: dict[str, tuple[str, ...]] = {
             p: (only[p],) if only and p in only else DIALECTS for p in names
         }
@@ -56,9 +61,12 @@ def instruction(
         def run(*args: Any, **kwargs: Any) -> None:
             state = current()
             state.begin(name)
-            for key in kwargs:
+            for key, given in (*zip(names, args, strict=False), *kwargs.items()):
                 if state.dialect not in arguments.get(key, ()):
                     raise _no_argument(name, key, arguments, state.dialect, shown(state.line))
+                if key in kinds and not isinstance(given, kinds[key] | None):
+                    raise NkiError(f"{name} {key}", f"is {given!r}", f"nisa.{kinds[key].__name__}",
+                                   at=shown(state.line))  # fmt: skip
             function(*args, **{k: v for k, v in kwargs.items() if k not in passive})
 
         INSTRUCTIONS[name] = Instruction(run, dialects or DIALECTS, arguments)

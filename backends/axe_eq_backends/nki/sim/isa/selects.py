@@ -159,6 +159,7 @@ def nonzero_with_count(dst: Any, src: Any, index_offset: int = 0, padding_val: i
     if dst.free != src.free + 1 or dst.partitions != src.partitions:
         raise run.wrong("P1", f"dst {dst!r}", f"is {dst.partitions} x {dst.free}",
                         f"{src.partitions} x {src.free + 1}")  # fmt: skip
+    run.by_rows = True
     for p in range(0, src.partitions, 16):
         x = run.read("src", src[p], exact=True).reshape(-1)
         found = np.flatnonzero(x) + int(index_offset)

@@ -1,0 +1,179 @@
+"""Operators over digits that only some of a plan's ranks hold: forms found by making and comparing.
+
+A scan along a cut dim is, on every rank, a scan of the totals of the parts before and then of its
+own part. Rows that integers without inputs say are a view. What such a value would be made of is
+written out, and its digit form compared with that of what there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import product
+
+import numpy as np
+
+from axe_eq.program.ops import MONOIDS, join_text, scan, split_text
+from axe_eq.program.signature import Affine, make, plain, signature
+from axe_eq.program.terms import Op, Scan, Sel, args, op, operands, sel, type_of
+from axe_eq.program.types import DTYPES, value_type
+from axe_eq.rule.term import Term
+from axe_eq_rules.constants import constant_text
+from axe_eq_rules.digits import shape
+from axe_eq_rules.enumerated import elements, written_out
+
+Form = Callable[[Term], Term]
+
+
+def counted(term: Term) -> Term | None:
+    """A gather by integers that are known and count in steps, as a view of its source.
+
+    None where they do not, or one of them is no index.
+    """
+    of, by = operands(term)
+    _, (axis, dims) = split_text(term.args[0])
+    at, n = elements(by), shape(of)[axis]
+    if at is None or not at.size or at.min() < 0 or at.max() >= n:
+        return None
+    at = at.astype(np.int64)
+    first = int(at.flat[0])
+    steps = [int(at.take(1, d).flat[0]) - first if e > 1 else 0 for d, e in enumerate(at.shape)]
+    grid = np.indices(at.shape)
+    if (at != first + sum(s * g for s, g in zip(steps, grid, strict=True))).any():
+        return None
+    low, high = int(at.min()), int(at.max())
+    cut = tuple((low, 1, high - low + 1) if d == axis else None for d in range(len(shape(of))))
+    source = of if high - low + 1 == n else sel(join_text("slice", cut), of)
+    read = Affine.of(dict(zip(dims, steps, strict=True)), first - low)
+    reads = [read if d == axis else plain(d) for d in range(len(shape(of)))]
+    return op(
+        make([reads], range(len(reads)), fixed=dict(enumerate(shape(term)))).text, "id", source
+    )
+
+
+def scan_of_parts(part: Term, form: Form, merges: Callable[[str, Term], bool]) -> Term | None:
+    """What is behind the totals in a scan of totals and a part, as a part of one scan.
+
+    Args:
+        part: a slice of a scan of two values beside each other.
+        form: the digit form of a value.
+        merges: whether a scan of scans by a monoid is one scan, of such values.
+    """
+    if part.symbol is not Sel or split_text(part.args[0])[0] != "slice":
+        return None
+    (of,), (cut,) = operands(part), split_text(part.args[0])[1]
+    if of.symbol is not Scan or len(operands(of)) != 1:
+        return None
+    (given,), (monoid, axis) = operands(of), scan(of.args[0])
+    if given.symbol is not Sel or given.args[0] != join_text("concat", axis):
+        return None
+    if len(operands(given)) != 2 or not merges(monoid.name, part):
+        return None
+    before, own = operands(given)
+    n, total = shape(before)[axis], shape(given)[axis]
+    behind = tuple((n, 1, total - n) if d == axis else None for d in range(len(shape(given))))
+    whole = tuple(c if c != (0, 1, e) else None for c, e in zip(cut, shape(given), strict=True))
+    if whole != behind:
+        return None
+    for p in (d for d, e in enumerate(shape(own)) if d != axis and e == n + 1):
+        wanted = _totals_before(own, monoid.name, p, axis)
+        if wanted is not None and form(wanted) is form(before):
+            return _one_scan(own, monoid.name, p, axis)
+    return None
+
+
+def scan_and_totals(core: Term, form: Form, merges: Callable[[str, Term], bool]) -> Term | None:
+    """A scan of each part, merged with the totals of the parts before, as one scan of all.
+
+    Args:
+        core: of a view; totals are reduced of what a mask that reads no input chooses.
+        form: the digit form of a value.
+        merges: whether a scan of scans by a monoid is one scan, of such values.
+    """
+    if core.symbol is not Op or signature(core.args[0]).n_reduced or len(operands(core)) != 2:
+        return None
+    sig, given = signature(core.args[0]), operands(core)
+    for at in (n for n, x in enumerate(given) if x.symbol is Scan and len(operands(x)) == 1):
+        (own,), (monoid, axis) = operands(given[at]), scan(given[at].args[0])
+        reads, others = ([p.plain for p in sig.operands[n]] for n in (at, 1 - at))
+        if MONOIDS[monoid.name].merges != core.args[1] or not merges(monoid.name, core):
+            continue
+        beside = set(reads[:axis] + reads[axis + 1 :])
+        if {*reads} != {*range(sig.n_out)} or {*others} != beside or len(others) != len(beside):
+            continue
+        if len(reads) != (rank := sig.n_out):
+            continue
+        order, seen = [reads.index(d) for d in others], written_out(form(given[1 - at]))
+        for p, first in product((d for d in range(rank) if d != axis), (False, True)):
+            wanted = _masked_totals(own, monoid.name, p, axis, order, first)
+            if wanted is not None and written_out(form(wanted)) is seen:
+                to = make([[plain(d) for d in reads if d is not None]], range(rank)).text
+                return op(to, "id", _one_scan(own, monoid.name, p, axis))
+    return None
+
+
+def _masked_totals(
+    own: Term, monoid: str, parts: int, axis: int, order: Sequence[int], first: bool
+) -> Term | None:
+    """Of every part what the parts before it hold together, dims in this order.
+
+    A mask chooses totals; it is compared by its elements, but its dims stand in an order: the
+    part's first, or that of the totals.
+    """
+    unit, type_ = _unit(own, monoid), value_type(type_of(own))
+    if unit is None:
+        return None
+    n, extent, rank = type_.shape[parts], type_.shape[axis], type_.rank
+    place = {d: i for i, d in enumerate(order)}
+    last = rank - 1  # the part whose total is taken
+    behind = tuple((extent - 1, 1, 1) if d == axis else None for d in range(rank))
+    total = sel(join_text("slice", behind), Term(Scan, (f"{monoid} {axis}", args(own))))
+    count = sel(join_text("iota", n, "i32"))
+    before = op("a, b -> a b", "gt" if first else "lt", count, count)
+    mask = [plain(place[parts]), plain(last)] if first else [plain(last), plain(place[parts])]
+    reads = [
+        Affine(()) if d == axis else plain(last) if d == parts else plain(place[d])
+        for d in range(rank)
+    ]
+    sig = make([mask, reads, []], range(rank)).text
+    chosen = op(sig, "where", before, total, sel(constant_text(unit, type_.dtype)))
+    found = op(make([map(plain, range(rank))], range(last), monoid, [last]).text, "id", chosen)
+    return None if type_of.of(found) is None else found
+
+
+def _unit(own: Term, monoid: str) -> float | None:
+    """What changes nothing, as the value's type writes it."""
+    unit = MONOIDS[monoid].unit
+    whole = DTYPES[value_type(type_of(own)).dtype].kind != "f"
+    return int(unit) if unit is not None and whole and math.isfinite(unit) else unit
+
+
+def _totals_before(own: Term, monoid: str, parts: int, axis: int) -> Term | None:
+    """Of every part the totals of as many before it as there are others, the nearest last."""
+    unit = _unit(own, monoid)
+    if unit is None:
+        return None
+    rank, n = len(shape(own)), shape(own)[parts]
+    kept = [d for d in range(rank) if d != axis]
+    place = {d: i for i, d in enumerate([*kept, axis])}
+    reads = [plain(place[d]) for d in range(rank)]
+    sums = op(make([reads], range(rank - 1), monoid, [rank - 1]).text, "id", own)
+    p = kept.index(parts)
+    cut = tuple((0, 1, n - 1) if d == p else None for d in range(rank - 1))
+    wide = tuple((n - 1, 0) if d == p else (0, 0) for d in range(rank - 1))
+    padded = sel(join_text("pad", wide, unit), sel(join_text("slice", cut), sums))
+    window = [Affine.of({parts: 1, axis: 1}) if d == parts else plain(d) for d in kept]
+    fixed = {parts: n, axis: n - 1}
+    found = op(make([window], range(rank), fixed=fixed).text, "id", padded)
+    return None if type_of.of(found) is None else found  # the type may lack such a value
+
+
+def _one_scan(own: Term, monoid: str, parts: int, axis: int) -> Term:
+    """A scan over parts and what is in them as one dim, with these dims again."""
+    rank, extent = len(shape(own)), shape(own)[axis]
+    order = [*(d for d in range(rank) if d not in (parts, axis)), parts, axis]
+    to = make([[plain(order.index(d)) for d in range(rank)]], range(rank)).text
+    back = make([[plain(order[d]) for d in range(rank)]], range(rank)).text
+    merged = sel(join_text("merge", rank - 2, 2), op(to, "id", own))
+    found = Term(Scan, (f"{monoid} {rank - 2}", args(merged)))
+    return op(back, "id", sel(join_text("split", rank - 2, (-1, extent)), found))
