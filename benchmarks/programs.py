@@ -109,7 +109,8 @@ def _outcome(seed: int, drawn: Case, target: str, on: str) -> Outcome:
 def compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tuple[str, str]:
     """State and problem of the compiled program of a seed: run as in `outcome`, and compared."""
     arrays = inputs(seed, program, values)
-    computed_here = on == "interpreter" or simulates(exe.schedule.runners.get(exe.target.family))
+    runner = exe.schedule.runners.get(exe.target.family)
+    computed_here = on == "interpreter" or simulates(runner, exe.target)
     if computed_here and is_large(program):
         return LARGE, ""
     run = exe.interpret if on == "interpreter" else exe

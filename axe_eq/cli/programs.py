@@ -186,7 +186,7 @@ def check_present(exe: Any) -> None:
     """
     target = exe.target
     runner = exe.schedule.runners.get(target.family)
-    if simulates(runner):
+    if simulates(runner, target):
         click.echo(f"simulated: no {target.name} is here", err=True)
     elif runner is not None and not runner.present(target):
         raise DeviceError(

@@ -106,7 +106,7 @@ class Schedule:
                 self.call,
                 self.constants,
                 output_shapes(self.graph),
-                lambda: made_ready(runner, self),
+                lambda: made_ready(runner, self.graph, self.target),
                 lambda extents: self.bind(**extents).caller(family),
                 in_place=family == self.target.family and not compiles(runner),
             )
@@ -225,16 +225,16 @@ def compiles(runner: Any) -> bool:
     return hasattr(runner, "compile")
 
 
-def simulates(runner: Any) -> bool:
+def simulates(runner: Any, target: Target) -> bool:
     """Whether a runner's results are those of a simulator, for want of the machine."""
-    return bool(getattr(runner, "simulates", False))
+    return bool(getattr(runner, "simulates", False)) and not runner.present(target)
 
 
-def made_ready(runner: Any, schedule: Schedule) -> Any:
-    """A schedule made ready on a runner."""
+def made_ready(runner: Any, graph: ScheduleGraph, target: Target) -> Any:
+    """A schedule made ready on a runner: what is called with arrays."""
     if compiles(runner):
-        return runner.load(runner.compile(schedule.graph, schedule.target))
-    return runner.prepare(schedule.graph)
+        return runner.load(runner.compile(graph, target))
+    return runner.prepare(graph)
 
 
 Keep = Callable[[Callable[[], str]], str]
@@ -509,5 +509,5 @@ class Executable(Compiled):
         from axe_eq.run.explain import counted
 
         runner = self.schedule.runners.get(self.target.family)
-        how = ", simulated" if simulates(runner) else ""
+        how = ", simulated" if simulates(runner, self.target) else ""
         return f"<Executable for {self.target.name}: {counted(len(self.kernels), 'kernel')}{how}>"

@@ -13,6 +13,7 @@ import numpy as np
 
 from axe_eq.errors import DeviceError
 from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.run.executable import made_ready
 from axe_eq.schedule.graph import ScheduleGraph, Step
 from axe_eq.target import Target
 
@@ -63,7 +64,7 @@ def timed(runner: Any, graph: ScheduleGraph, target: Target, budget_s: float) ->
         )  # fmt: skip
     if hasattr(runner, "timed"):
         return Timing.of(runner.timed(graph, target, budget_s))
-    run = runner.prepare(graph)
+    run = made_ready(runner, graph, target)
     arrays = random_arrays(graph)
     run(arrays)
     return Timing.of(rounds(lambda: _clocked(run, arrays), budget_s))

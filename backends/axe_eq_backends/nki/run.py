@@ -1,4 +1,4 @@
-"""NKI text of schedule graphs, and what runs it: the simulator.
+"""NKI text of schedule graphs, and what runs it: a Neuron device, or else the simulator.
 
 Saved programs need numpy and the simulator, no compiler of ours; their texts are modules that a
 machine with `nki` imports.
@@ -15,6 +15,7 @@ import numpy as np
 from axe_eq.errors import ArgumentError
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
+from axe_eq_backends.nki import device
 
 if TYPE_CHECKING:
     from axe_eq.lower.candidate import Joined
@@ -87,17 +88,23 @@ class NkiInterpreter:
 
 
 class NkiRunner:
-    """The runner of family "nki": the simulator.
+    """The runner of family "nki": a Neuron device, or else the simulator.
 
     Attributes:
-        simulates: what it returns was computed by the simulator, on no Neuron device.
+        simulates: what it returns without a device was computed by the simulator.
     """
 
     simulates = True
 
     def present(self, target: Target) -> bool:
-        """Never: kernels are not run on a Neuron device from here (call them as `nki.jit` is)."""
-        return False
+        """Whether there is a Neuron device of the target's generation, and `nki` to run it."""
+        from axe_eq_backends.nki.sim.machine import machine_of
+
+        return device.generation() == machine_of(target).generation
+
+    def device(self) -> str:
+        """What is measured on."""
+        return f"NeuronCore-v{device.generation()}"
 
     def compile(self, graph: ScheduleGraph, target: Target) -> bytes:
         """The texts of a graph, with what they are called with."""
@@ -123,7 +130,7 @@ def load(code: bytes) -> Program:
 
 
 class Program:
-    """Kernels that are called one after another with host arrays, in the simulator."""
+    """Kernels that are called one after another with host arrays: on a device, or simulated."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data
@@ -139,6 +146,7 @@ class Program:
         from axe_eq_backends.nki.sim.machine import Machine
 
         data, machine = self.data, Machine(**self.data["machine"])
+        is_here = device.generation() == machine.generation
         held: dict[str, Any] = {}
         for name, array in zip(data["inputs"], arrays, strict=True):
             type_, elements = data["types"][name], data["elements"][name]
@@ -148,7 +156,10 @@ class Program:
                 raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
         for step in data["steps"]:
             given = [_shaped(held, port) for port in step["inputs"]]
-            made, _ = simulate(step["text"], step["name"], *given, target=machine)
+            if is_here:
+                made = device.run(step["text"], step["name"], given, machine.name)
+            else:
+                made, _ = simulate(step["text"], step["name"], *given, target=machine)
             made = made if isinstance(made, tuple | list) else (made,)
             for (buffer, _, dtype), array in zip(step["outputs"], made, strict=True):
                 held[buffer] = np.asarray(array).view(DTYPES[dtype].numpy).reshape(-1)
