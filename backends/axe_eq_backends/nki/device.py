@@ -8,10 +8,12 @@ Source: NKI's reference of `nki.jit`, and the Neuron Sysfs User Guide.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import importlib.util
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -59,7 +61,7 @@ def run(text: str, name: str, arrays: Sequence[Array], platform: str) -> Any:
 def _kernel(text: str, name: str) -> Callable[..., Any]:
     """The function of a text, in a module with a file: `nki.jit` reads its lines there."""
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    file = Path(_folder().name, f"axe_eq_nki_{digest}.py")
+    file = _folder() / f"axe_eq_nki_{digest}.py"
     file.write_text(text, encoding="utf-8")
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
@@ -71,6 +73,8 @@ def _kernel(text: str, name: str) -> Callable[..., Any]:
 
 
 @cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
+def _folder() -> Path:
     """Of this process's texts; it is gone with the process."""
-    return tempfile.TemporaryDirectory(prefix="axe-eq-nki-")
+    folder = tempfile.mkdtemp(prefix="axe-eq-nki-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
