@@ -91,7 +91,8 @@ def compile(
     Args:
         fn: a function of arrays, see `trace`; or a traced program.
         specs: what its arguments look like; arrays may stand for specs.
-        target: a machine or its name; by default the first device here that is a known target, else "cpu".
+        target: a machine or its name; by default the first device here that is a known target,
+            else "cpu".
         mesh: devices; None for one. On a mesh the schedule graph is planned, not run, and inputs
             whose specs give no layout are whole on every device.
         outputs: the layout wanted of every output; None, or None in it, leaves dense row-major on
