@@ -53,7 +53,7 @@ def _best(
     for root in forest.placed[placed].kernels:
         alternatives, below = cones.of(root, chosen)
         met |= frozenset(members(below))
-        for picks, *_ in alternatives:
+        for picks in (cone.picks for cone in alternatives):
             price = prices.price([root], picks, [forest.layout_of(placed)]).time_s
             if price < cost:
                 order = used([root], picks)

@@ -7,8 +7,10 @@ alternatives of a root under a set of materialised classes; see `figures` for wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from operator import attrgetter
 
 from axe_eq.extract.read.forest import CELL, LOAD, Choice, Forest
 from axe_eq.extract.search.recall import Recall, bits, members
@@ -23,7 +25,8 @@ MAX_DEPTH = 40
 Picks = dict[int, Choice]
 
 
-class Cone(NamedTuple):
+@dataclass(eq=False)
+class Cone:
     """One way to compute a tile inside a kernel.
 
     Attributes:
@@ -41,6 +44,11 @@ class Cone(NamedTuple):
     def size(self) -> int:
         """Number of tile classes."""
         return self.tiles.bit_count()
+
+    @cached_property
+    def work(self) -> tuple[float, int]:
+        """Its arithmetic; counted once, as a cone is compared under many sets M."""
+        return _arithmetic(self.picks)
 
 
 Found = tuple[list[Cone], int]
@@ -194,8 +202,8 @@ class Cones:
             self._joined += len(cones) * len(alternatives)
             cones = _merged(cones, alternatives, self._kept())
         only = [alternatives[0] for alternatives in below if len(alternatives) == 1]
-        for _, more, marked in only:
-            tiles, marks = tiles | more, marks | marked
+        for one in only:
+            tiles, marks = tiles | one.tiles, marks | one.marks
         if not several:  # nearly always
             for one in only:
                 picks.update(one.picks)
@@ -222,19 +230,21 @@ def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Co
     There the arithmetic of two is that of each.
     """
     pairs: dict[int, tuple[int, Cone, Cone]] = {}
+    least_work: dict[int, tuple[float, int]] = {}  # of those that had a rival
     for cone, other in product(cones, others):
         tiles, marks = cone.tiles | other.tiles, cone.marks | other.marks
         if tiles.bit_count() > MAX_NODES:
             continue
         rival = pairs.setdefault(marks, (tiles, cone, other))
         if rival[1] is not cone or rival[2] is not other:
-            picks = {**other.picks, **cone.picks}
-            if _arithmetic(picks) < _arithmetic({**rival[2].picks, **rival[1].picks}):
-                pairs[marks] = tiles, cone, other
+            if marks not in least_work:
+                least_work[marks] = _arithmetic({**rival[2].picks, **rival[1].picks})
+            work = _arithmetic({**other.picks, **cone.picks})
+            if work < least_work[marks]:
+                pairs[marks], least_work[marks] = (tiles, cone, other), work
     smallest = sorted(pairs.items(), key=lambda item: item[1][0].bit_count())
     if len(smallest) > keep:
-        work = {id(c): _arithmetic(c.picks)[0] for c in (*cones, *others)}
-        least = min(smallest[keep:], key=lambda pair: sum(work[id(c)] for c in pair[1][1:]))
+        least = min(smallest[keep:], key=lambda pair: pair[1][1].work[0] + pair[1][2].work[0])
         smallest = [*smallest[:keep], least]
     return [
         Cone({**other.picks, **cone.picks}, tiles, marks)
@@ -253,15 +263,18 @@ def _best(cones: Sequence[Cone], keep: int) -> list[Cone]:
     kept: dict[int, Cone] = {}
     for cone in cones:
         other = kept.setdefault(cone.marks, cone)
-        if other is not cone and _arithmetic(cone.picks) < _arithmetic(other.picks):
+        if other is not cone and cone.work < other.work:
             kept[cone.marks] = cone
     found = sorted(kept.values(), key=lambda c: c.size)
     rest = found[keep:]
-    return [*found[:keep], min(rest, key=lambda c: _arithmetic(c.picks))] if rest else found
+    return [*found[:keep], min(rest, key=lambda c: c.work)] if rest else found
+
+
+_vector = attrgetter("vector")
 
 
 def _arithmetic(picks: Picks) -> tuple[float, int]:
-    return sum(c.vector for c in picks.values()), len(picks)
+    return sum(map(_vector, picks.values())), len(picks)
 
 
 def used(roots: Sequence[int], picks: Picks) -> list[int]:

@@ -356,10 +356,10 @@ class _Grouping:
             for root in self.forest.placed[placed].kernels:
                 if _grid(self.forest, root) != way.grid:
                     continue
-                for picks, *_ in self.search.cones.of(root, self.search.materialised)[0]:
-                    if _streams(self.forest, picks) in (way.streams, None):
-                        time_s = self.prices.estimate([root], picks, layouts).time_s
-                        found.append((time_s, len(found), Member(placed, root, picks)))
+                for one in self.search.cones.of(root, self.search.materialised)[0]:
+                    if _streams(self.forest, one.picks) in (way.streams, None):
+                        time_s = self.prices.estimate([root], one.picks, layouts).time_s
+                        found.append((time_s, len(found), Member(placed, root, one.picks)))
             time_s, _, best = min(found, key=lambda f: f[:2], default=(INFINITE, 0, None))
             self._at[key] = best if time_s < INFINITE else None
         return self._at[key]

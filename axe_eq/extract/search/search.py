@@ -112,7 +112,8 @@ class Search:
                 break  # one block for everything is for what nothing else can do
             cones, below = self.cones.of(root, self.materialised, placed in self.blocked)
             met |= below
-            for picks, *_ in cones:
+            for cone in cones:
+                picks = cone.picks
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
                 price = self.prices.estimate([root], picks, [stored])
@@ -573,7 +574,7 @@ def _why(search: Search, placed: int) -> str:
     reasons: dict[str, int] = {}
     stored = search.forest.layout_of(placed)
     for root in node.kernels:
-        for picks, *_ in search.cones.of(root, search.materialised, placed in search.blocked)[0]:
-            for reason, count in search.prices.price([root], picks, [stored]).rejected:
+        for cone in search.cones.of(root, search.materialised, placed in search.blocked)[0]:
+            for reason, count in search.prices.price([root], cone.picks, [stored]).rejected:
                 reasons[reason] = reasons.get(reason, 0) + count
     return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "none is left of its cones"

@@ -26,7 +26,7 @@ from axe_eq_backends.nki.instrs import WIDENED
 
 # What writes kernels is imported where it is asked for: most programs are for other machines.
 if TYPE_CHECKING:
-    from axe_eq_backends.nki.planning import Made
+    from axe_eq_backends.nki.planning import Made, Spread
     from axe_eq_backends.nki.space import Space
 
 MOST_WAYS = 3  # to fill partitions, that are priced
@@ -94,30 +94,57 @@ def _priced(
 ) -> tuple[Candidate, ...]:
     """The candidates of a problem, which many cones of a search have."""
     from axe_eq_backends.nki.lower import Stage, written
-    from axe_eq_backends.nki.planning import plan
+    from axe_eq_backends.nki.planning import on_engines
 
     target = same.target
-    made: list[tuple[Parameters, Made]] = []
-    first: AxeError | None = None
-    for parameters in map(dict, offered):
+    begun: list[tuple[int, Spread]] = []
+    errors: dict[int, AxeError] = {}
+    for n, parameters in enumerate(offered):
         try:
-            kernel, _ = written([Stage(schedule, problem, parameters)], "cone", target)
-            made.append((parameters, plan(kernel, target)))
+            kernel, _ = written([Stage(schedule, problem, dict(parameters))], "cone", target)
+            begun.append((n, on_engines(kernel, target)))
         except AxeError as error:
-            first = first or error
+            errors[n] = error
     found = list[Candidate]()
     best = inf
-    for chosen, m in sorted(made, key=lambda x: x[1].near_s)[: MOST_TIMED.get(schedule, TIMED)]:
+    for n, m in nearest(begun, MOST_TIMED.get(schedule, TIMED), errors):
+        chosen = dict(offered[n])
         if m.least_s < WORTHWHILE * best:
             best = min(best, m.time_s)
             found.append(Candidate(chosen, m.time_s, m.costs))
         elif m.least_s >= best:
             found.append(Candidate(chosen, m.least_s, m.costs))
     if not found:
-        if first is None:
+        if not errors:
             raise DispatchError(schedule, "has no candidate", "sizes that fit")
+        first = errors[min(errors)]
         raise DispatchError(schedule, f"{first.thing}: {first.wrong}", first.expected)
     return tuple(found)
+
+
+def nearest(
+    begun: Iterable[tuple[int, Spread]], most: int, errors: dict[int, AxeError]
+) -> list[tuple[int, Made]]:
+    """Those of the least `near_s`, so many of them; of equal ones the first.
+
+    They are ordered and placed by their bounds, until every other one's is above what is kept.
+
+    Args:
+        begun: kernels, by number.
+        most: that are kept.
+        errors: why a kernel has no place is added here.
+    """
+    found: list[tuple[float, int, Made]] = []
+    for n, spread in sorted(begun, key=lambda x: x[1].least_near_s):
+        if len(found) == most and spread.least_near_s > found[-1][0]:
+            break
+        try:
+            made = spread.made()
+        except AxeError as error:
+            errors[n] = error
+            continue
+        found = sorted([*found, (made.near_s, n, made)], key=lambda x: x[:2])[:most]
+    return [(n, made) for _, n, made in found]
 
 
 def _cone(step: KernelStep) -> Cone:

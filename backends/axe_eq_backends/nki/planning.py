@@ -19,6 +19,7 @@ from axe_eq_backends.nki.unroll import total_ns
 
 # Of what the other engines do beside the busiest one, so much is seen by a guess of the time.
 SHARE = 0.05
+ROUNDING = 1e-9  # of seconds that are added up in another order
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,7 @@ class Made:
         dma = self.busy["dma"]
         others = [t for name, t in self.busy.items() if name != "dma"]
         most = max(dma, *others) if self.places.copies["sbuf"] > 1 else dma + max(others)
-        first = min(filled(self.planned)[0], most)
-        return first + most + SHARE * (sum(self.busy.values()) - most)
+        return _guess(min(filled(self.planned)[0], most), most, self.busy)
 
     @cached_property
     def time_s(self) -> float:
@@ -75,11 +75,57 @@ class Made:
         )
 
 
+@dataclass(frozen=True)
+class Spread:
+    """A kernel whose primitives have plans and engines; its order and its places are not chosen.
+
+    Attributes:
+        planned: its plans.
+    """
+
+    planned: Planned[Any]
+
+    @cached_property
+    def least_near_s(self) -> float:
+        """What `Made.near_s` is at least: with no transfers first, and copies of what they fill."""
+        seconds = busy(self.planned)
+        return _guess(0.0, max(seconds.values()), seconds) * (1 - ROUNDING)
+
+    def made(self) -> Made:
+        """The kernel ordered and placed.
+
+        Raises:
+            ScheduleError: it is too large for a memory.
+        """
+        planned, target = ordered(self.planned), self.planned.target
+        try:
+            places = placed(planned.kernel, target)
+        except ScheduleError:  # statements that stand earlier may keep more alive
+            planned = self.planned
+            places = placed(planned.kernel, target)
+        return Made(planned, places, busy(planned))
+
+
+def _guess(first: float, most: float, seconds: Mapping[str, float]) -> float:
+    """Seconds: before anything is computed, of the busiest, and a share of the others'."""
+    return first + most + SHARE * (sum(seconds.values()) - most)
+
+
 def plan(kernel: ir.Kernel, target: Target) -> Made:
     """Check a kernel, plan its primitives, choose engines and order, and place its tiles.
 
     Raises:
         ScheduleError: it breaks a rule of the language, or is too large for a memory or a compiler.
+        DispatchError: a primitive that no instruction implements.
+    """
+    return on_engines(kernel, target).made()
+
+
+def on_engines(kernel: ir.Kernel, target: Target) -> Spread:
+    """Check a kernel, plan its primitives and choose engines.
+
+    Raises:
+        ScheduleError: it breaks a rule of the language, or is too large for a compiler.
         DispatchError: a primitive that no instruction implements.
     """
     for rule in RULES:
@@ -92,10 +138,4 @@ def plan(kernel: ir.Kernel, target: Target) -> Made:
         raise ScheduleError(
             f"kernel {kernel.name}", f"unrolls to {count} instructions", f"at most {most}"
         )
-    made = ordered(planned)
-    try:
-        places = placed(made.kernel, target)
-    except ScheduleError:  # statements that stand earlier may keep more alive
-        made = planned
-        places = placed(made.kernel, target)
-    return Made(made, places, busy(made))
+    return Spread(planned)

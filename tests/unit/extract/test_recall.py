@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pytest
 
-from axe_eq.extract.price import figures, priced
+from axe_eq.extract.price import cone, figures, priced
+from axe_eq.extract.read.forest import CELL, Choice
 from axe_eq.extract.search.recall import Recall, bits
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
@@ -41,6 +43,32 @@ def test_nothing_is_kept_where_no_place_is_given() -> None:
     known = Recall[str](0)
     known.keep(0, met=bits([1]), members=bits([1]), answer="yes")
     assert known.find(0, bits([1])) is None
+
+
+def test_pairs_of_cones_are_compared_by_the_arithmetic_of_both() -> None:
+    rng, rivals = random.Random(0), 0
+    choices = [Choice(CELL, str(n), "", (), vector=rng.random()) for n in range(40)]
+
+    def some(n: int) -> list[cone.Cone]:
+        tiles = [rng.sample(range(40), rng.randint(1, 8)) for _ in range(n)]
+        return [
+            cone.Cone({t: choices[t] for t in of}, bits(of), bits(t for t in of if t < 3))
+            for of in tiles
+        ]
+
+    for _ in range(200):
+        left, right = some(rng.randint(1, 9)), some(rng.randint(1, 9))
+        kept: dict[int, cone.Picks] = {}
+        for a, b in product(left, right):  # of equal marks the first that has the least
+            picks = {**b.picks, **a.picks}
+            rival = kept.setdefault(a.marks | b.marks, picks)
+            rivals += rival is not picks
+            if sum(c.vector for c in picks.values()) < sum(c.vector for c in rival.values()):
+                kept[a.marks | b.marks] = picks
+        found = cone._merged(left, right, 100)
+        assert {c.marks: list(c.picks) for c in found} == {m: list(p) for m, p in kept.items()}
+        assert all(c.work == (sum(x.vector for x in c.picks.values()), c.size) for c in found)
+    assert rivals > 1000
 
 
 def test_every_cone_is_summarised_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.errors import DispatchError, ScheduleError
+from axe_eq.errors import AxeError, DispatchError, ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg
 from axe_eq.kernel.dispatch import Planned, dispatch
 from axe_eq.target import Target
 from axe_eq_backends.nki import order, unroll
-from axe_eq_backends.nki.cost import MOST_BLOCKS, priced
+from axe_eq_backends.nki.cost import MOST_BLOCKS, nearest, priced
 from axe_eq_backends.nki.families import derivations
 from axe_eq_backends.nki.order import instructions, ordered, spread
 from axe_eq_backends.nki.place import placed
-from axe_eq_backends.nki.planning import Made, plan
+from axe_eq_backends.nki.planning import Made, Spread, on_engines, plan
 from axe_eq_backends.nki.schedules.gemm import sizes
 from axe_eq_backends.nki.sim import simulate
 from axe_eq_backends.nki.sim.capacity import items
@@ -146,6 +146,41 @@ def test_the_chosen_tiling_is_near_the_best_of_all(seed: int) -> None:
             times.append(plan(gemm(c, "k", trn2, parameters)[0], trn2).time_s)
     chosen = min(x.time_s for x in found) - trn2.launch_s
     assert chosen <= 1.1 * (min(times) - trn2.launch_s)
+
+
+def test_candidates_left_unplaced_are_none_of_the_nearest(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried, made = list[Spread](), Spread.made
+
+    def noted(s: Spread) -> Made:
+        tried.append(s)
+        return made(s)
+
+    monkeypatch.setattr(Spread, "made", noted)
+    left, refused, copies = 0, 0, set[int]()
+    for parts in (1, 8, 32):  # SBUF holds two of a tile, or one, or too little
+        target = trn2.replace(sbuf=trn2.memory("sbuf").n_bytes // parts)
+        for shape in ((128, 512, 2048), (700, 1024, 512), (2048, 256, 1024)):
+            c = product(*shape)
+            begun = [
+                (n, on_engines(gemm(c, "k", target, sizes_)[0], target))
+                for n, sizes_ in enumerate(sizes(c, target)[:MOST_BLOCKS])
+            ]
+            every = list[tuple[float, int]]()
+            for n, one in begun:
+                with suppress(ScheduleError):
+                    every.append((one.made().near_s, n))
+            for most in (1, 3):
+                tried.clear()
+                errors: dict[int, AxeError] = {}
+                found = nearest(begun, most, errors)
+                assert [(m.near_s, n) for n, m in found] == sorted(every)[:most]
+                assert errors.keys() <= {n for n, _ in begun} - {n for _, n in every}
+                assert found or len(errors) == len(begun)
+                left, refused = left + len(begun) - len(tried), refused + len(errors)
+                copies |= {m.places.copies["sbuf"] > 1 for _, m in found}
+    assert left > 20
+    assert refused > 5
+    assert copies == {True, False}
 
 
 def test_regions_of_a_tile_stay_in_their_partitions() -> None:
