@@ -93,7 +93,7 @@ def test_a_drawn_program_is_right_on_a_mesh(number: int) -> None:
     check(number)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_a_drawn_program_in_blocks_is_right_on_a_mesh(
     number: int, monkeypatch: pytest.MonkeyPatch

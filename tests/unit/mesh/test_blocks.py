@@ -67,6 +67,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_blocks_lie_in_the_memory_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = in_blocks(monkeypatch, [(2, 1, 1)], dim=0)
