@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import resources
-from string import Template
 
 DEVICE = "__device__ __forceinline__"
 # C type of a register -> constraint letter, bits, and the mark of its functions' names.
@@ -24,11 +23,19 @@ _SET_PART = {2: "set_half", 1: "set_byte"}
 
 
 def _device(file: str, **words: object) -> dict[str, str]:
-    """The functions of a file of `device/` by name; `words` stand for what ``$`` marks in it."""
+    """The functions of a file of `device/` by name; `words` stand for what ``${}`` marks in it."""
+    text = _text(file)
+    for word, means in words.items():
+        text = text.replace(f"${{{word}}}", str(means))
+    functions = [chunk.strip() for chunk in text.split("\n\n") if chunk.strip()]
+    return {_NAME.search(function)[1]: function for function in functions}  # type: ignore[index]
+
+
+@cache
+def _text(file: str) -> str:
+    """A file of `device/`, without comments."""
     text = resources.files(__package__).joinpath("device", f"{file}.cu").read_text(encoding="utf-8")
-    chunks = re.sub(r"^//.*\n", "", Template(text).substitute(words), flags=re.MULTILINE)
-    functions = [chunk.strip() for chunk in chunks.split("\n\n") if chunk.strip()]
-    return {_NAME.findall(function)[0]: function for function in functions}
+    return "".join(line for line in text.splitlines(True) if not line.startswith("//"))
 
 
 _NAME = re.compile(r"(\w+)\(")
