@@ -91,8 +91,7 @@ def compile(
     Args:
         fn: a function of arrays, see `trace`; or a traced program.
         specs: what its arguments look like; arrays may stand for specs.
-        target: a machine or its name; by default the first device here that is a known target,
-            else "cpu".
+        target: a machine or its name; by default the first known one that is here, else "cpu".
         mesh: devices; None for one. On a mesh the schedule graph is planned, not run, and inputs
             whose specs give no layout are whole on every device.
         outputs: the layout wanted of every output; None, or None in it, leaves dense row-major on
@@ -103,8 +102,7 @@ def compile(
         numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
         tune: measure the candidates that are nearest by price on the device, and take the fastest:
             for 60 s at most, or for as many as it says. Never slower than what is chosen without.
-        objective: what is to be least: "time", or on a mesh a cost of plans, such as "link_bytes",
-            all that cross links; of plans that are equal by it the fastest.
+        objective: what is least: "time", or on a mesh a cost like "link_bytes", then the time.
 
     Returns:
         The executable. Its search is kept on disk, by everything it depends on (AXE_CACHE_DIR,
