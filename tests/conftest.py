@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import json
 import os
 import random
@@ -76,18 +75,12 @@ def cuda_devices() -> int:
     return count.value
 
 
-def _imports(module: str, name: str) -> bool:
-    """Whether `module` imports and has a name: the package index has placeholders that raise."""
-    try:
-        return hasattr(importlib.import_module(module), name)
-    except ImportError:
-        return False
-
-
 def _absent(marker: str) -> str | None:
     """Why tests with `marker` cannot run here, or None."""
     if marker == "nki":
-        return None if _imports("nki", "simulate") else "no nki of 0.3 or later is installed"
+        from axe_eq_backends.nki.device import has_nki
+
+        return None if has_nki() else "no nki of 0.3 or later is installed"
     needed, found_devices = {"gpu": 1, "multigpu": 2}[marker], cuda_devices()
     if found_devices >= needed:
         return None

@@ -8,10 +8,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
+from axe_eq.schedule.contents import not_held
 from axe_eq.schedule.digits import Digits, digits
 from axe_eq.schedule.graph import ScheduleGraph
 
@@ -222,8 +222,7 @@ def part_of(plan: MeshPlan, name: str, value: Any, rank: int) -> Array:
     holder, whole = plan.side(name), np.asarray(value)
     flat = holder.scatter(whole, rank)
     if not holder.gives(flat, whole, rank):
-        wrong = f"has different elements at one address of its layout {holder.layout}"
-        raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
+        raise not_held(name, f"its layout {holder.layout}")
     return flat.reshape(plan.local_type(name).shape)
 
 

@@ -16,7 +16,7 @@ from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import of_their_own
 from axe_eq.program.types import Array, bits_of
-from axe_eq.schedule.contents import same, shared
+from axe_eq.schedule.contents import not_held, same, shared
 from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.target import Target
 
@@ -77,8 +77,7 @@ def check_shared(graph: ScheduleGraph, arrays: Mapping[str, Array]) -> None:
     for name in graph.inputs:
         layout, array = graph.buffers[name].layout, arrays[name]
         if not same(shared(array, layout), array):
-            wrong = f"has different elements at one address of its layout {layout}"
-            raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
+            raise not_held(name, f"its layout {layout}")
 
 
 def interpret_graph(

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from axe_eq.errors import ScheduleError, SearchError
+from axe_eq.errors import ArgumentError, ScheduleError, SearchError
 from axe_eq.layout import Layout
 from axe_eq.layout.normal.tables import point_table
 from axe_eq.program.types import Array, ValueType
@@ -89,6 +89,17 @@ def contents(axes: Sequence[str], points: Array, values: Array) -> Contents:
 def same(a: Array, b: Array) -> bool:
     """Whether two arrays are equal, NaN to NaN."""
     return a.shape == b.shape and bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
+def not_held(name: str, lies: str) -> ArgumentError:
+    """The error of an argument that no memory holds: several of its elements have one address.
+
+    Args:
+        name: of the argument.
+        lies: what says so: "its layout ..".
+    """
+    wrong = f"has different elements at one address of {lies}"
+    return ArgumentError(f"argument {name!r}", wrong, "one value per address")
 
 
 def _points(layout: str, size: int) -> tuple[tuple[str, ...], Array]:

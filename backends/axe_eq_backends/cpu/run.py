@@ -21,7 +21,7 @@ from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.meaning import array_type
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.box import UNIT_LETTERS
-from axe_eq.schedule.contents import may_alias
+from axe_eq.schedule.contents import may_alias, not_held
 from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
 from axe_eq.target import Target
@@ -130,8 +130,7 @@ class _Prepared:
             view = _own_view(flats[name], buffer, given.shape)
             view.write(view.everything, given)
             if may_alias(buffer.layout) and not view.holds(given):
-                what = f"has different elements at one address of its layout {buffer.layout}"
-                raise ArgumentError(f"argument {name!r}", what, "one value per address")
+                raise not_held(name, f"its layout {buffer.layout}")
 
     def _bring_out(self, flats: Mapping[str, Array], name: str) -> Array:
         buffer = self.graph.buffers[name]

@@ -252,15 +252,13 @@ def memory_of(port: Port, array: Array) -> Array:
     Raises:
         ArgumentError: another type or shape, or different elements that lie at one address.
     """
-    from axe_eq.schedule.contents import same
+    from axe_eq.schedule.contents import not_held, same
 
     host = flat(port, array)
     dense = not port.lies and port.strides == row_major(port.shape)
     if not dense and not same(_value(host, port), array):
-        wrong = f"has different elements at one address of strides {port.strides}"
-        if port.lies:
-            wrong = f"has different elements at one address of its layout {port.lies}"
-        raise ArgumentError(f"argument {port.name!r}", wrong, "one value per address")
+        lies = f"its layout {port.lies}" if port.lies else f"strides {port.strides}"
+        raise not_held(port.name, lies)
     return host
 
 

@@ -33,10 +33,10 @@ def generation() -> int | None:
         found = re.search(r"v(\d+)", CORE.read_text(encoding="utf-8"))
     except OSError:
         return None
-    return int(found[1]) if found and _has_nki() else None
+    return int(found[1]) if found and has_nki() else None
 
 
-def _has_nki() -> bool:
+def has_nki() -> bool:
     """Whether this `nki` is of 0.3 or later: the package index has placeholders that raise."""
     try:
         return hasattr(importlib.import_module("nki"), "simulate")

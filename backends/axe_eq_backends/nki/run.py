@@ -141,7 +141,7 @@ class Program:
         Raises:
             AxeError: what a kernel does wrong, with its line.
         """
-        from axe_eq.schedule.contents import same
+        from axe_eq.schedule.contents import not_held, same
         from axe_eq_backends.nki.sim import simulate
         from axe_eq_backends.nki.sim.machine import Machine
 
@@ -152,8 +152,7 @@ class Program:
             type_, elements = data["types"][name], data["elements"][name]
             held[name] = flat(array, type_, elements)
             if not same(_value(held[name], type_, elements), np.asarray(array)):
-                wrong = f"has different elements at one address of its layout {elements['layout']}"
-                raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
+                raise not_held(name, f"its layout {elements['layout']}")
         for step in data["steps"]:
             given = [_shaped(held, port) for port in step["inputs"]]
             if is_here:

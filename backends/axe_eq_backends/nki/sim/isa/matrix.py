@@ -40,8 +40,7 @@ def nc_matmul(
     a = run.read("stationary", stationary).reshape(k, m)
     b = run.read("moving", moving).reshape(k, n)
     with np.errstate(all="ignore"):
-        # In one order of sums, however the tiles lie.
-        product = np.ascontiguousarray(a).T @ np.ascontiguousarray(b)
+        product = a.T @ b
     if _accumulates(run, dst, accumulate):
         product = dst.array().astype(F32).reshape(m, n) + product
     wide = moving.dtype == F32
