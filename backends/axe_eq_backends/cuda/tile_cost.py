@@ -125,12 +125,13 @@ def _fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
     step = PANEL_BYTES // itemsize if lines else CORE_COLS
     batches = prod(summary.extent(x) for x in UNIT_LETTERS if summary.has(x))
     splits = [n for n in target.sizes("product_split") if n > 1]
-    if not (summary.has("p") and summary.has("q")):
+    waves = target.sizes("product_waves")
+    if not (waves and summary.has("p") and summary.has("q")):
         return ()
     found = dict[tuple[int, int], None]()
     for m in target.sizes("product_rows"):
         across = -(-rows // m) * batches
-        parts = {waves * target.n_units // across for waves in (1, 2)}
+        parts = {n * target.n_units // across for n in waves}
         for part in sorted(parts | {1, 2} if cols <= MOST_FEW else parts):
             fitting = -(-cols // max(part, 1))
             steps = [step, *(CORE_COLS * n for n in splits if part <= 2 and cols <= MOST_FEW)]
