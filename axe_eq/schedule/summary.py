@@ -8,7 +8,7 @@ cost, one numpy entry each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -303,6 +303,27 @@ class Columns:
         if letter in TILE_LETTERS or letter in STREAM_LETTERS:
             return np.minimum(self.block[letter], extent)
         return np.ones(len(self))
+
+
+def joined(tables: Sequence[Columns]) -> Columns:
+    """The candidates of several tables with the same parameters and costs, one after the other."""
+    first, *others = tables
+    if not others:
+        return first
+
+    def together(of: str) -> dict[str, Column]:
+        columns = [getattr(table, of) for table in tables]
+        return {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}
+
+    found = replace(
+        first, block=together("block"), extra=together("extra"), costs=together("costs"),
+        rows=tuple(row for table in tables for row in table.rows),
+        time_s=np.concatenate([table.time_s for table in tables]), rejected={},
+    )  # fmt: skip
+    for table in tables:
+        for reason, number in table.rejected.items():
+            found.rejected[reason] = found.rejected.get(reason, 0) + number
+    return found
 
 
 class Schedule(Protocol):

@@ -77,8 +77,9 @@ _CHOICES = {
     "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
+    "product_waves": (1, 2),  # that tiles of as few columns as can be fill
     "product_cluster": (1, 2),
-    "product_split": (1, 2, 4, 8),
+    "product_split": (1, 2, 3, 4, 6, 8),
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),
@@ -199,7 +200,9 @@ _FIGURES = {
     "add_sums_bytes_per_s": 40e9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
+    "units_in_clusters.3": 129,
     "units_in_clusters.4": 120,
+    "units_in_clusters.6": 120,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
     "late_s": 0.55e-6,
