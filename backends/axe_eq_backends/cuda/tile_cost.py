@@ -6,6 +6,7 @@ is written by is all in it. The terms follow the kernel of `schedules.gemm`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -566,14 +567,11 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     wide = panel_columns(chosen["n"] / chosen["split"], itemsize, sides.turned)
     wide = np.maximum(wide, PANEL_BYTES // itemsize)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
-    for access in summary.loads:
-        if not access.feeds_product and "q" in access.letters:
-            rows = chosen["m"] / chosen["consumers"]
-            held = held + (
-                tile_words(rows, wide, access.itemsize)
-                if "p" in access.letters
-                else column_words(wide, access.itemsize)
-            )
+    beside = (a for a in summary.loads if not a.feeds_product and "q" in a.letters)
+    for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
+        rows = chosen["m"] / chosen["consumers"]
+        words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
+        held = held + number * words
     # Ranks take some too: 200 beside them spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
