@@ -507,9 +507,10 @@ def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
 
 def _units(target: Target, cluster: Column) -> Column:
     """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
-    return _of_each(
+    found = _of_each(
         cluster, lambda n: target.figure(f"units_in_clusters.{n}") if n > 1 else target.n_units
     )
+    return np.minimum(found, target.n_units)
 
 
 def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
