@@ -55,6 +55,16 @@ def together(given: Sequence[View], axis: int) -> View | None:
     return View(core, long.inner, long.outer, {**long.extents, digit: n})
 
 
+def alike(given: Sequence[View]) -> tuple[View, list[Term]] | None:
+    """One view that all are, each of a core of its own; None where they are views of more kinds."""
+    forms = [_numbered(coalesced(of)) for of in given]
+    first = forms[0]
+    if any((f.inner, f.outer, f.extents) != (first.inner, first.outer, first.extents)
+           for f in forms):  # fmt: skip
+        return None
+    return first, [f.core for f in forms]
+
+
 def height(term: Term) -> int:
     """How many operators are over each other in a value."""
     found: dict[Term, int] = {}
@@ -206,7 +216,7 @@ def _beside(parts: Sequence[Term], dim: int | None) -> Term | None:
 _Reads = tuple[Affine, ...]
 
 
-def _part(term: Term) -> tuple[Term, tuple[int, ...], str]:
+def part_of(term: Term) -> tuple[Term, tuple[int, ...], str]:
     """A value that this is a part of, where the part begins in it, and what is around it, if any.
 
     A value with something around it is padded; parts are slices without steps.
@@ -241,7 +251,7 @@ def _of_one(
         dim: along which values are beside each other.
         extents: of the dims of each part.
     """
-    wholes = [_part(p) for p in parts]
+    wholes = [part_of(p) for p in parts]
     of, fills = wholes[0][0], {fill for _, _, fill in wholes} - {""}
     if any(x is not of for x, _, _ in wholes) or len(fills) > 1:
         return None
@@ -290,7 +300,17 @@ def _along(reads: Sequence[Affine], dim: int, lengths: Sequence[int]) -> Affine 
 # -- operators -------------------------------------------------------------------------------------
 
 
-def _operators(cores: Sequence[Term], dim: int) -> Term | None:
+def of_parts(cores: Sequence[Term], dim: int) -> Term | None:
+    """Block operators of parts of the same values, as one of these values.
+
+    Args:
+        cores: in order.
+        dim: the letter that each of them has a part of.
+    """
+    return _operators(cores, dim, of_one=True)
+
+
+def _operators(cores: Sequence[Term], dim: int, of_one: bool = False) -> Term | None:
     """Block operators of parts, as one of the parts together."""
     sigs = [signature(c.args[0]) for c in cores]
     first, name = sigs[0], cores[0].args[1]
@@ -305,7 +325,9 @@ def _operators(cores: Sequence[Term], dim: int) -> Term | None:
     made, reads = [], []
     for n, column in enumerate(zip(*rows, strict=True)):
         each = [s.operands[n] for s in sigs]
-        found = _of_one(each, column, dim, extents) or _of_parts(each, column, dim, lengths)
+        found = _of_one(each, column, dim, extents)
+        if found is None and not of_one:
+            found = _of_parts(each, column, dim, lengths)
         if found is None:
             return None
         made.append(found[0])
