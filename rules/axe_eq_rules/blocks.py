@@ -181,7 +181,7 @@ def _joined(cores: Sequence[Term], dim: int) -> Term | None:
         return found[0]
     symbols, texts = {c.symbol for c in cores}, {c.args[:-1] for c in cores}
     if symbols == {Op}:
-        return _operators(cores, dim)
+        return beside(cores, dim)
     if symbols == {In} or len(symbols) > 1 or len(texts) > 1:
         return None
     rows = [operands(c) for c in cores]
@@ -300,18 +300,8 @@ def _along(reads: Sequence[Affine], dim: int, lengths: Sequence[int]) -> Affine 
 # -- operators -------------------------------------------------------------------------------------
 
 
-def of_parts(cores: Sequence[Term], dim: int) -> Term | None:
-    """Block operators of parts of the same values, as one of these values.
-
-    Args:
-        cores: in order.
-        dim: the letter that each of them has a part of.
-    """
-    return _operators(cores, dim, of_one=True)
-
-
-def _operators(cores: Sequence[Term], dim: int, of_one: bool = False) -> Term | None:
-    """Block operators of parts, as one of the parts together."""
+def beside(cores: Sequence[Term], dim: int) -> Term | None:
+    """Block operators of parts, as one of the parts together along a letter of the index space."""
     sigs = [signature(c.args[0]) for c in cores]
     first, name = sigs[0], cores[0].args[1]
     rows = [operands(c) for c in cores]
@@ -325,9 +315,7 @@ def _operators(cores: Sequence[Term], dim: int, of_one: bool = False) -> Term | 
     made, reads = [], []
     for n, column in enumerate(zip(*rows, strict=True)):
         each = [s.operands[n] for s in sigs]
-        found = _of_one(each, column, dim, extents)
-        if found is None and not of_one:
-            found = _of_parts(each, column, dim, lengths)
+        found = _of_one(each, column, dim, extents) or _of_parts(each, column, dim, lengths)
         if found is None:
             return None
         made.append(found[0])

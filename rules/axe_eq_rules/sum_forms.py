@@ -13,7 +13,7 @@ from axe_eq.program.ops import MONOIDS, join_text
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.terms import Op, Sel, op, operands, sel
 from axe_eq.rule.term import Term
-from axe_eq_rules.blocks import alike, of_parts, part_of
+from axe_eq_rules.blocks import alike, beside, part_of
 from axe_eq_rules.digits import View, shape
 from axe_eq_rules.joins import join_axis
 
@@ -69,27 +69,29 @@ def _summands(term: Term) -> list[Term]:
 
 def _one(cores: Sequence[Term]) -> Term | None:
     """Reductions over parts of one letter as the reduction over all of it."""
-    sig = signature(cores[0].args[0])
-    for letter in sig.reduced:
-        if all(_begin(c, letter) is not None for c in cores):
-            order = sorted(cores, key=lambda c: _begin(c, letter) or 0)
-            found = of_parts(order, letter)
-            if found is not None:
+    for letter in signature(cores[0].args[0]).reduced:
+        for number in range(len(operands(cores[0]))):
+            order = _in_order(cores, number, letter)
+            if order is not None and (found := beside(order, letter)) is not None:
                 return found
     return None
 
 
-def _begin(core: Term, letter: int) -> int | None:
-    """Where a reduction begins to read a value along a letter."""
-    sig = signature(core.args[0])
-    if letter not in sig.reduced:
-        return None
-    for operand, x in zip(sig.operands, operands(core), strict=True):
-        _, begins, _ = part_of(x)
-        for p, at in zip(operand, begins, strict=True):
-            if any(d == letter for d, _ in p.terms):
-                return p.offset + at
-    return None
+def _in_order(cores: Sequence[Term], number: int, letter: int) -> list[Term] | None:
+    """Reductions in the order in which they read parts of one operand; None where it is no one."""
+    begins: dict[int, Term] = {}
+    wholes = set()
+    for core in cores:
+        sig, given = signature(core.args[0]), operands(core)
+        if letter not in sig.reduced or number >= len(given):
+            return None
+        of, begin, _ = part_of(given[number])
+        wholes.add(of)
+        places = (p.offset + at for p, at in zip(sig.operands[number], begin, strict=True)
+                  if any(d == letter for d, _ in p.terms))  # fmt: skip
+        begins[next(places, 0)] = core
+    one = len(wholes) == 1 and len(begins) == len(cores)
+    return [begins[at] for at in sorted(begins)] if one else None
 
 
 def _apart(
