@@ -130,10 +130,16 @@ def _elementwise(rank: int) -> str:
 
 
 def _ends(core: Term) -> tuple[int, list[int]] | None:
-    """A dim of a reduction along which it reads values beside each other, and their lengths."""
+    """A dim along which a reduction reads others in each part, and lengths of these.
+
+    They are values beside each other, or one value at another place for every index.
+    """
     sig = signature(core.args[0])
     for operand, x in zip(sig.operands, operands(core), strict=True):
         axis = join_axis(x.args[0]) if x.symbol is Sel else None
         if axis is not None and (d := operand[axis].plain) is not None and d < sig.n_out:
             return d, [shape(part)[axis] for part in operands(x)]
+        for d in {d for p in operand if p.plain is None for d, _ in p.terms if d < sig.n_out}:
+            if shape(core)[d] <= MOST_PARTS:
+                return d, [1] * shape(core)[d]
     return None
