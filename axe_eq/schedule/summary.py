@@ -8,7 +8,7 @@ no figure says; then the summary holds the cone's formulas too. Equal summaries 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -276,6 +276,7 @@ class Columns:
         time_s: estimated time; inf where rejected.
         costs: named cost columns with the unit in the name ("gmem_bytes", "smem_bytes", ...).
         rejected: reason -> number of candidates it ruled out.
+        known: how often loops run, see `repeats`: costs ask for the same again and again.
     """
 
     block: dict[str, Column]
@@ -285,6 +286,7 @@ class Columns:
     costs: dict[str, Column] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
     exact: bool = False
+    known: dict[object, Column] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __len__(self) -> int:
         return len(next(iter(self.block.values())))
@@ -301,6 +303,27 @@ class Columns:
         if letter in TILE_LETTERS or letter in STREAM_LETTERS:
             return np.minimum(self.block[letter], extent)
         return np.ones(len(self))
+
+
+def joined(tables: Sequence[Columns]) -> Columns:
+    """The candidates of several tables with the same parameters and costs, one after the other."""
+    first, *others = tables
+    if not others:
+        return first
+
+    def together(of: str) -> dict[str, Column]:
+        columns = [getattr(table, of) for table in tables]
+        return {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}
+
+    found = replace(
+        first, block=together("block"), extra=together("extra"), costs=together("costs"),
+        rows=tuple(row for table in tables for row in table.rows),
+        time_s=np.concatenate([table.time_s for table in tables]), rejected={},
+    )  # fmt: skip
+    for table in tables:
+        for reason, number in table.rejected.items():
+            found.rejected[reason] = found.rejected.get(reason, 0) + number
+    return found
 
 
 class Schedule(Protocol):
@@ -346,22 +369,19 @@ def _grid_of(sizes: tuple[tuple[float, ...], ...]) -> tuple[Column, ...]:
     return tuple(grid.ravel().astype(float) for grid in grids)
 
 
-def counts(summary: Summary, columns: Columns) -> dict[str, Column]:
-    """Number of blocks per grid letter."""
-    return {
-        letter: np.ceil(extent / columns.size(letter, extent))
-        for letter, extent in summary.extents
-        if letter in GRID_LETTERS
-    }
-
-
-def times(number: Mapping[str, Column], letters: str, n: int) -> Column:
-    """How often a node without these letters runs: the product of the block counts it lacks."""
-    result = np.ones(n)
-    for letter, count in number.items():
-        if letter not in letters:
-            result = result * count
-    return result
+def repeats(summary: Summary, columns: Columns, letters: str) -> Column:
+    """How often a node with these letters runs: the product of the block counts that it lacks."""
+    known, key = columns.known, (summary.extents, letters)
+    if key not in known:
+        result = np.ones(len(columns))
+        for letter, extent in summary.extents:
+            if letter in GRID_LETTERS and letter not in letters:
+                if (letter, extent) not in known:
+                    known[letter, extent] = np.ceil(extent / columns.size(letter, extent))
+                result = result * known[letter, extent]
+        result.flags.writeable = False
+        known[key] = result
+    return known[key]
 
 
 def elements(access_letters: str, star: int, summary: Summary, columns: Columns) -> Column:
@@ -382,7 +402,6 @@ def traffic(
         columns: its candidates.
         streamed: part of a structured reduction's streaming loop that blocks run.
     """
-    number = counts(summary, columns)
     once = sum(a.n_bytes for a in (*summary.loads, *summary.stores))
     per_read: dict[str, float] = {}
     for access in summary.loads:
@@ -391,7 +410,7 @@ def traffic(
     loaded = sum(a.n_bytes for a in summary.loads)
     again = np.full(len(columns), -loaded)
     for letters, n_bytes in per_read.items():
-        read = times(number, letters, len(columns))
+        read = repeats(summary, columns, letters)
         again = again + n_bytes * np.maximum(read * _part(letters, streamed), 1.0)
     return np.full(len(columns), once), again
 
@@ -400,10 +419,9 @@ def flops(
     works: tuple[Work, ...], summary: Summary, columns: Columns, streamed: Column | float = 1.0
 ) -> Column:
     """Operations of all blocks together, recomputation included; `streamed` as in `traffic`."""
-    number = counts(summary, columns)
     result = np.zeros(len(columns))
     for work in works:
-        run = times(number, work.letters, len(columns)) * _part(work.letters, streamed)
+        run = repeats(summary, columns, work.letters) * _part(work.letters, streamed)
         result = result + work.flops * run
     return result
 
@@ -415,4 +433,4 @@ def _part(letters: str, streamed: Column | float) -> Column | float:
 
 def blocks(summary: Summary, columns: Columns) -> Column:
     """Number of blocks of the grid."""
-    return times(counts(summary, columns), "", len(columns))
+    return repeats(summary, columns, "")
