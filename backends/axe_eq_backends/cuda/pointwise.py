@@ -191,7 +191,7 @@ class Turns:
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
             taken = registers(tensors, held) + OTHER_REGISTERS
-            loss = self._short(target, side, lanes) if side > 1 else 0.0
+            loss = self._short(target, tile, side * lanes) if side > 1 else 0.0
             found.append(
                 t.candidate(
                     target,
@@ -203,22 +203,21 @@ class Turns:
             )  # fmt: skip
         return found
 
-    def _short(self, target: Target, side: int, lanes: int) -> float:
-        """The loss of what a warp reads and writes at once: short runs, and parts of sectors."""
+    def _short(self, target: Target, tile: tuple[int, int], of_warp: int) -> float:
+        """The loss of short runs that a CTA reads, and of parts of sectors where stores end."""
         read, written = (
-            side * n * min(DTYPES[o.dtype].itemsize for o in tensors)
-            for n, tensors in (
-                (LANES // lanes, self.tensors.operands),
-                (lanes, self.tensors.outputs),
-            )
+            min(DTYPES[o.dtype].itemsize for o in tensors)
+            for tensors in (self.tensors.operands, self.tensors.outputs)
         )
-        loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / read))
+        loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / (tile[0] * read)))
         whole = all(
             stride * DTYPES[o.dtype].itemsize % SECTOR_BYTES == 0
             for o in self.tensors.outputs
             for stride in o.strides[:-1]
         )
-        return loss if whole else loss + target.figure("split_sector") * SECTOR_BYTES / written
+        # Where warps of one CTA share a sector, its parts meet in the cache.
+        ends = (1 / of_warp + 0.5 / tile[1]) * SECTOR_BYTES / written
+        return loss if whole else loss + target.figure("split_sector") * ends
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """A relayout by so many warps along either dim."""

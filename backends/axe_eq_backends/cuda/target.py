@@ -122,10 +122,11 @@ _FIGURES = {
     # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
     # of f16[8,96,112,112] by vectors of 2, 4 and 8.
     "ask_line": 0.15,
-    # Loss of a relayout per halving of what a warp reads at once below a line, and where rows of
-    # results begin inside sectors, of one that a warp splits: 24 tiles of seven turns.
-    "short_run": 0.04,
-    "split_sector": 0.6,
+    # Loss of a relayout per halving of what a CTA reads at once below a line, and where rows of
+    # results begin inside sectors, of one that a warp splits, and half of that of one that CTAs
+    # split: 24 tiles of two turns of f16 (2026-11-27).
+    "short_run": 0.05,
+    "split_sector": 0.37,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
     # Bytes of L2's rate that a byte of a sector takes of which little is used.
