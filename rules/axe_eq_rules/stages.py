@@ -3,8 +3,8 @@
 A reduction to few values leaves most of a machine idle: its parts do not. There are a few ways to
 take one apart, by how many pieces of work there are then; which is best, if any, is for a cost
 model to say. Reductions of fewer than `LEAST` elements, and those that are more than `FEW` pieces
-as they are, have none: that bounds the search. But for rows that do not begin aligned: of those that
-are added up a few neighbours are left, whose columns together are rows that do.
+as they are, have none: that bounds the search. But for rows that do not begin aligned: of those
+that are added up a few neighbours are left, whose columns together are rows that do.
 """
 
 from __future__ import annotations
