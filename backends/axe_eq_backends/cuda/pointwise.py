@@ -72,9 +72,10 @@ def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
         extents, fused = collapse([shape[d] for d in order], tensors, frozen=2)
         ways.append(Turns(_tensors(extents, fused, len(operands), cells, names), cells))
     given = list(zip(outputs, cells, strict=True))
-    ways.append(_maps(shape, operands, given, names))
-    if unaligned([*ways[-1].tensors.operands, *ways[-1].tensors.outputs]):
-        ways.append(replace(ways[-1], shifted=True))
+    whole = _maps(shape, operands, given, names)
+    ways.append(whole)
+    if unaligned([*whole.tensors.operands, *whole.tensors.outputs]):
+        ways.append(replace(whole, shifted=True))
     if cut := in_pieces(shape, operands, given, names):
         ways.append(_maps(cut.shape, cut.operands, cut.outputs, names, cut.count))
     return ways, names.buffers
