@@ -38,13 +38,16 @@ MOST_PART = 0.5  # of the memory that is free
 Sets = list[list[Memory]]
 
 
-def timed(program: Program, budget_s: float, sets: Sets | None = None) -> list[float]:
+def timed(
+    program: Program, budget_s: float, sets: Sets | None = None, round_s: float = ROUND_S
+) -> list[float]:
     """Seconds of one call, of every round.
 
     Args:
         program: what is measured.
         budget_s: seconds that the rounds may take together.
         sets: arrays that calls take in turns (`rotating`), of a program with the same ports.
+        round_s: seconds of a round at least.
 
     Raises:
         DeviceError: no device, or the arrays do not fit into its memory.
@@ -56,7 +59,7 @@ def timed(program: Program, budget_s: float, sets: Sets | None = None) -> list[f
         pointers = [tuple(m.pointer for m in memory) for memory in sets]
         there.run(pointers[0], stream)
         once = _seconds(stream, lambda: there.run(pointers[0], stream))
-        n_calls = min(MOST_CALLS, max(len(sets), math.ceil(ROUND_S / max(once, 1e-6))))
+        n_calls = min(MOST_CALLS, max(len(sets), math.ceil(round_s / max(once, 1e-6))))
         with _graph(stream, lambda n: there.run(pointers[n % len(sets)], stream), n_calls) as graph:
 
             def replay() -> None:
