@@ -177,8 +177,8 @@ _FIGURES = {
     "cluster": 0.0285,
     # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
     # within 25 % for 94 %), and 873 of 40 others (2026-11-27; root of the mean square of log of
-    # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of all
-    # over memory's, the matrix units' rate for microseconds over the row's, the power of what
+    # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of
+    # all over memory's, the matrix units' rate for microseconds over the row's, the power of what
     # crosses shared memory that it loses by, and the power of times that hide each other in part.
     "copy_latency_s": 0.72e-6,
     "tile_unit_bytes_per_s": 155e9,
