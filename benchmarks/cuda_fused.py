@@ -115,10 +115,13 @@ def measure(case: Case, saved: Path, modes: Sequence[str]) -> dict[str, Any]:
     class Module(torch.nn.Module):
         def __init__(self, weights: Sequence[Any]) -> None:
             super().__init__()
-            self.held = torch.nn.ParameterList(torch.nn.Parameter(w, False) for w in weights)
+            for n, w in enumerate(weights):
+                self.register_parameter(f"w{n}", torch.nn.Parameter(w, False))
+            self.number = len(weights)
 
-        def forward(self, *given: Any) -> Any:
-            return case.run(functional, given[0], *self.held, *given[1:])
+        def forward(self, x: Any, *given: Any) -> Any:
+            held = [getattr(self, f"w{n}") for n in range(self.number)]
+            return case.run(functional, x, *held, *given)
 
     def tensors() -> list[Any]:
         scales = (1.0, case.k**-0.5, *(s[-1] ** -0.5 for s in case.shapes[2:]))

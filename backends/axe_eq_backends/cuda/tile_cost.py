@@ -393,6 +393,12 @@ def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
 
 
+def _in_step(target: Target, columns: Columns) -> Column:
+    """How much longer CTAs take that wait for each other because they share operand tiles."""
+    of_cluster = columns.extra["cluster_rows"] * columns.extra["cluster_cols"]
+    return np.asarray(1 + target.figure("cluster") * np.log2(of_cluster))
+
+
 def _losses(table: Table, target: Target, columns: Columns) -> Column:
     """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
     part, figure = columns.extra["staging"] / table.panels, target.figure
@@ -401,7 +407,8 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         1
         + figure("short_chunk") / columns.extra["k"]
         + figure("few_stages") / (columns.extra["stages"] - 1)
-        + figure("cluster") * np.log2(columns.extra["cluster_rows"] * columns.extra["cluster_cols"])
+        + _in_step(target, columns)
+        - 1
         + np.where(part < 1, in_turns, 0.0)
     )
 
@@ -419,7 +426,7 @@ def _pace(tiles: Tiles, target: Target, columns: Columns) -> None:
     """
     figure, costs = target.figure, columns.costs
     power = figure("overlap_power")
-    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s
+    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     computed = np.maximum(matrix * tiles.busiest[0], vector * tiles.busiest[1])
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
@@ -477,12 +484,12 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
             # Bytes of a tile that are one run in memory.
             run = (own if _along_side(access) else depth) * access.itemsize
             n_bytes = side * depth * access.itemsize
+            wide = np.gcd(run.astype(int), PANEL_BYTES)  # of a box, whose lines no other one has
             if of == "rows":
-                wide = np.gcd(run.astype(int), PANEL_BYTES)
                 n_bytes = n_bytes * PANEL_BYTES / wide
             elif of == "lines":
                 inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
-                n_bytes = n_bytes * (1 + inside * LINE_BYTES / run)
+                n_bytes = n_bytes * (1 + inside * LINE_BYTES / wide)
             total = total + n_bytes
     ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
     return np.asarray(total / ctas)
