@@ -1,9 +1,8 @@
 """Packs: one registration of operators, laws, schedules, targets, instructions and emitters.
 
-Packs are found by entry points of the group ``axe_eq.packs``; those of this distribution use the
-same door as anybody else's. Loading a pack imports it, which declares its operators; laws take part
-in a search only when their pack is asked for, and laws that hold on reals only live in packs marked
-so.
+Packs are found by entry points of the group ``axe_eq.packs``, those of this distribution too.
+Loading a pack imports it, which declares its operators. Its laws take part in a search only where
+the pack is asked for. A pack whose laws hold on reals alone is marked so.
 """
 
 from __future__ import annotations
@@ -17,6 +16,8 @@ from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points, packages_distributions
+from operator import attrgetter
+from threading import RLock
 from typing import Any
 
 from axe_eq.debug import switches
@@ -45,7 +46,6 @@ class Pack:
         name: how packs are named on the command line and in law keys ("pack/law").
         version: version of the pack; certificates carry it.
         exact: its laws hold bit for bit; False marks a real pack (true on reals only).
-        laws: name -> law.
         schedules: ways to implement cones, see `axe_eq.extract.price.pricer`.
         targets: machines, by name.
         emitters: target family -> emitter.
@@ -62,7 +62,6 @@ class Pack:
     version: str = "1"
     exact: bool = True
     summary: str = ""
-    laws: dict[str, Law] = field(default_factory=dict)
     operators: list[str] = field(default_factory=list)
     schedules: list[Any] = field(default_factory=list)
     targets: dict[str, Target] = field(default_factory=dict)
@@ -72,6 +71,8 @@ class Pack:
     transports: dict[str, Any] = field(default_factory=dict)
     spelled: dict[str, tuple[str, str]] = field(default_factory=dict)
     row_families: dict[tuple[str, str], RowFamily] = field(default_factory=dict)
+    _laws: dict[str, Law] = field(default_factory=dict, init=False, repr=False)
+    _proofs: list[str] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         # Keys of laws are "pack/law"; certificates carry names and versions as texts.
@@ -100,13 +101,66 @@ class Pack:
             except PackError as error:
                 error.thing = f"pack {self.name!r}, {error.thing}"
                 raise
-            if self.laws.setdefault(made.name, made) is not made:
+            if self._laws.setdefault(made.name, made) is not made:
                 raise PackError(
                     f"law '{self.name}/{made.name}'", "is declared twice", "one declaration"
                 )
             return made
 
         return wrap
+
+    def proof_laws(self, *places: str) -> None:
+        """Name functions that declare laws which only proofs use, called when laws are asked for.
+
+        ``PACK.proof_laws("gates_proofs:declare")``: ``declare(PACK)`` declares laws that are marked
+        ``search=False`` or ``normal=True``. A search for a schedule uses none of these, so that it
+        imports no such module.
+
+        Args:
+            places: "module:name" of each; the name may have parts, "LAWS.add_to".
+        """
+        self._proofs += places
+
+    @property
+    def laws(self) -> Mapping[str, Law]:
+        """Name -> law, of all of them.
+
+        Raises:
+            PackError: those that are only for proofs do not load, or one is for searches too.
+        """
+        with _declaring:
+            while self._proofs:
+                before = dict(self._laws)
+                try:
+                    self._declare_proofs(self._proofs[0])
+                except BaseException:
+                    self._laws = before  # the next one who asks gets the same error
+                    raise
+                self._proofs.pop(0)
+        return self._laws
+
+    def _declare_proofs(self, place: str) -> None:
+        known = set(self._laws)
+        try:
+            _imported(place, "")(self)
+        except (AxeError, MemoryError):
+            raise
+        except Exception as error:  # packs are somebody else's code
+            raise PackError(
+                f"pack {self.name!r}, proof laws {place!r}", f"do not load ({cause(error)})",
+                "an importable function of the pack", at=raised_at(error),
+            ) from error  # fmt: skip
+        for name in self._laws.keys() - known:
+            if _searches(self._laws[name]):
+                raise PackError(
+                    f"law '{self.name}/{name}' of proof laws {place!r}", "is for searches too",
+                    "search=False, or its declaration where the pack itself is declared",
+                )  # fmt: skip
+
+    @property
+    def search_laws(self) -> Mapping[str, Law]:
+        """Name -> law, of those that searches for schedules use; imports nothing."""
+        return {name: law for name, law in self._laws.items() if _searches(law)}
 
     def cell(self, cell: Cell) -> Cell:
         """Declare a cell."""
@@ -214,6 +268,14 @@ class Pack:
         return target
 
 
+# Two threads that ask for laws must not both declare them; a law's module may ask in its turn.
+_declaring = RLock()
+
+
+def _searches(law: Law) -> bool:
+    return law.search and not law.normal
+
+
 def _is_cell(name: str, arity: int) -> bool:
     return name in CELLS and CELLS[name].arity in (None, arity) and not CELLS[name].n_params
 
@@ -273,18 +335,18 @@ def title_of_schedule(name: str) -> str:
 def ask_schedule(
     schedule: Any, what: str, *given: Any, expected: str, wrong: Callable[[Any], str | None]
 ) -> Any:
-    """What a method of a schedule answers; packs are somebody else's code, so it is checked.
+    """The answer of a schedule's method. It is checked, for a pack is somebody else's code.
 
     Args:
         schedule: of some pack.
         what: the method.
         given: its arguments.
         expected: what it is to answer, for errors.
-        wrong: what is wrong with an answer; None where nothing is.
+        wrong: says what is wrong with an answer; None where nothing is.
 
     Raises:
-        PackError: it fails, or answers something else; names the pack, the part and the line.
-        AxeError: its own, as they are.
+        PackError: the method fails, or gives another answer; names the pack, the part and the line.
+        AxeError: what the method itself raises of these.
     """
     try:
         answer = getattr(schedule, what)(*given)
@@ -344,7 +406,7 @@ class Later:
 def _imported(place: str, entry: str) -> Any:
     module, _, name = place.partition(":")
     try:
-        found = getattr(import_module(module), name)
+        found = attrgetter(name)(import_module(module))
     except ModuleNotFoundError as error:
         owner = module.partition(".")[0]
         of = packages_distributions().get(owner, [owner])[0]
@@ -435,10 +497,10 @@ def _check_families(found: Iterable[Pack], every: Collection[Pack]) -> None:
 
 
 def name_list(what: str, given: Iterable[Any]) -> list[Any]:
-    """What was given as an argument that lists names.
+    """An argument that lists names, as a list.
 
     Raises:
-        PackError: one text, which would be taken letter by letter, or nothing to go through.
+        PackError: it is a text, which would be taken letter by letter, or nothing to go through.
     """
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise PackError(f"{what}={given!r}", "is no list", "a list of names")
@@ -452,7 +514,9 @@ def _named(name: object, known: Mapping[str, Pack]) -> Pack:
 
 
 def reference(pack: Pack) -> str:
-    """What finds a pack in another process: its name, else "module:attribute"; see `by_reference`.
+    """A text by which another process finds a pack: its name, or "module:attribute".
+
+    `by_reference` reads it.
 
     Raises:
         PackError: it is neither installed nor a module's attribute.
@@ -498,7 +562,9 @@ def load_for(text: str) -> None:
         by_reference(name)
 
 
-def _check_without(dropped: Iterable[object], found: Sequence[Pack]) -> None:
+def _check_without(dropped: Sequence[object], found: Sequence[Pack]) -> None:
+    if not dropped:  # most programs: to know all names imports the laws of proofs
+        return
     laws = {key for p in found for n in p.laws for key in (n, f"{p.name}/{n}")}
     known = laws | {p.name for p in found} | set(installed())
     for name in dropped:
@@ -514,17 +580,22 @@ def _check_without(dropped: Iterable[object], found: Sequence[Pack]) -> None:
 
 
 def laws_of(
-    chosen: Iterable[Pack], without: Iterable[str] = (), *, numerics: str = "real"
+    chosen: Iterable[Pack],
+    without: Iterable[str] = (),
+    *,
+    numerics: str = "real",
+    search: bool = False,
 ) -> dict[str, Law]:
     """Laws of these packs by key "pack/law", less those named in `without` (by name or key).
 
-    Under the numerics "exact" only those that hold bit for bit.
+    Under the numerics "exact" only those that hold bit for bit; of a `search` for a schedule only
+    those that take part in it.
     """
     dropped = {*without, *switches().without}
     return {
         f"{pack.name}/{name}": law
         for pack in chosen
-        for name, law in pack.laws.items()
+        for name, law in (pack.search_laws if search else pack.laws).items()
         if name not in dropped and f"{pack.name}/{name}" not in dropped
         if law.exact or numerics == "real"
     }

@@ -70,6 +70,7 @@ def moves(mib: float) -> list[Case]:
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 BETWEEN = (1.5, 3, 6, 12, 24, 48, 96, 192, 384)  # what the figures of links are fitted to
+UNSEEN = (1.25, 1.75, 2.5, 3.5, 5, 7, 10, 20, 40, 80, 160, 320, 448)  # what they are not fitted to
 # Rows, columns and extent per device of the inner dim, of models.
 PRODUCTS = {
     "qwen_8b_down": (8192, 4096, 6144),
@@ -116,7 +117,7 @@ def drawn(seed: int = 26) -> dict[str, tuple[int, int, int]]:
 
 def cases() -> list[Case]:
     """All of them."""
-    every = [case for mib in sorted((*SIZES, *BETWEEN)) for case in moves(mib)]
+    every = [case for mib in sorted((*SIZES, *BETWEEN, *UNSEEN)) for case in moves(mib)]
     found = [case for case in every if case.kind in ("gather", "swap") or "64" in case.name]
     found += redistributions()
     m, k, n = MLP

@@ -58,7 +58,7 @@ def saturate_program(
         # Asked for in the e-graph they would be answered node by node, from the inputs on.
         (facts_of, [(t, f) for t in terms.values() if (f := facts_of.of(t)) is not None]),
     ]
-    laws = laws_of(used, without, numerics=numerics)
+    laws = laws_of(used, without, numerics=numerics, search=True)
     if requests is not None:  # on a mesh parts are those of the devices
         laws = {key: law for key, law in laws.items() if not law.late}
     return saturate(

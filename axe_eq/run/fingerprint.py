@@ -84,7 +84,7 @@ def program_key(
         "target": machine,
         "mesh": None if mesh is None else mesh.key,
         "spellings": spellings(target.family),
-        "packs": [[p.name, p.version, p.exact, sorted(p.laws)] for p in packs],
+        "packs": [[p.name, p.version, p.exact, sorted(p.search_laws)] for p in packs],
         "without": sorted(without),
         "numerics": numerics,
         "switches": {n: text for n, text in now.items() if n not in _SHOWN_ONLY},
@@ -124,8 +124,8 @@ def _root(module: str) -> str:
 
 
 def _modules(pack: Pack) -> Iterator[str]:
-    """Modules that hold parts of a pack."""
-    yield from (law.fn.__module__ for law in pack.laws.values())
+    """Modules that hold parts of a pack that a search depends on."""
+    yield from (law.fn.__module__ for law in pack.search_laws.values())
     parts = (*pack.schedules, *pack.emitters.values(), *pack.runners.values())
     yield from (type(part).__module__ for part in parts)
     yield from (f.derive.__module__ for f in pack.row_families.values())

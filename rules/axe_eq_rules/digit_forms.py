@@ -44,6 +44,7 @@ from axe_eq_rules.digits import (
 from axe_eq_rules.joins import join_axis
 from axe_eq_rules.movement import Unread, movement
 from axe_eq_rules.parts_forms import counted, scan_and_totals, scan_of_parts
+from axe_eq_rules.sum_forms import sum_of_parts
 
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
 
@@ -73,7 +74,10 @@ def _view(term: Term, sums: bool) -> View:
     given = [_view(x, sums) for x in operands(term)]
     try:
         if term.symbol is Op:
-            return _with_totals(_operator(term, given, sums), sums)
+            added = sum_of_parts(
+                term, lambda x: view(x, sums), lambda m, x: _merges(m, x, sums), _inside
+            )
+            return added or _with_totals(_operator(term, given, sums), sums)
         if term.symbol is Sel:
             return _selector(term, given, sums)
         return scanned(term, given)

@@ -13,9 +13,8 @@ rewriting does not reach.
 from __future__ import annotations
 
 from axe_eq.pack import Pack
-from axe_eq_rules import layout_computed, layout_grids, layout_lists, layout_maps
 
 PACK = Pack("layout", version="2", summary="layouts: canonical forms, operations, spans")
 
-for _module in (layout_lists, layout_grids, layout_maps, layout_computed):
-    _module.LAWS.add_to(PACK)
+for _part in ("lists", "grids", "maps", "computed"):
+    PACK.proof_laws(f"axe_eq_rules.layout_{_part}:LAWS.add_to")

@@ -23,7 +23,6 @@ from axe_eq.program.terms import Args, Cell, In, Nil, Op, Sel, Sig, Spec, Value,
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Ground, Undefined, primitive
-from axe_eq_rules import masks, zeros
 from axe_eq_rules.constants import constant, constant_text, one_ring
 from axe_eq_rules.joins import along_rounding, merge_of_reductions, named, operator_of_concat
 from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
@@ -534,5 +533,5 @@ for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
         name=named("reduction_of_concat", (_position, *([] if _other is None else [_other]))),
     )(operator_of_concat(_position, _other, along_rounding))
 
-zeros.LAWS.add_to(PACK)
-masks.LAWS.add_to(PACK)
+for _of in ("zeros", "masks"):
+    PACK.proof_laws(f"axe_eq_rules.{_of}:LAWS.add_to")

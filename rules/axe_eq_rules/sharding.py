@@ -8,16 +8,17 @@ knows exchanges by their bytes (`axe_eq.extract.mesh`).
 
 from __future__ import annotations
 
-from axe_eq.pack import Pack
+from axe_eq.pack import Later, Pack
 from axe_eq.program.terms import Value, type_of
 from axe_eq.rule.term import Term, Undefined
-from axe_eq_rules import digit_forms
 
 PACK = Pack("sharding", version="6", summary="programs of all ranks of a mesh: laws for proofs")
 
+form = Later("axe_eq_rules.digit_forms:form")
+
 
 def _formed(t: Term, sums: bool) -> tuple[Term, Term]:
-    found = None if type_of.of(t) is None else digit_forms.form(t, sums)
+    found = None if type_of.of(t) is None else form(t, sums)
     if found is None or found is t:
         raise Undefined("digit form")
     return t, found

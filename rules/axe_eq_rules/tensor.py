@@ -37,7 +37,6 @@ from axe_eq.program.terms import (
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Undefined, primitive
-from axe_eq_rules import choices, enumerated, extents, whole_numbers
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_end_of_scan, sample_ends, turned_scan
@@ -543,7 +542,5 @@ def where_in_false(s: Sig, t: Sig, c: Value, x: Value, y: Value, z: Value) -> Si
     return left, op(u, "where", c, x, z)
 
 
-choices.LAWS.add_to(PACK)
-enumerated.LAWS.add_to(PACK)
-extents.LAWS.add_to(PACK)
-whole_numbers.LAWS.add_to(PACK)
+for _of in ("choices", "enumerated", "extents", "whole_numbers"):
+    PACK.proof_laws(f"axe_eq_rules.{_of}:LAWS.add_to")

@@ -17,8 +17,8 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq_backends.cuda.assemble import make_all
 from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_backends.cuda.make import make_all
 from axe_eq_backends.cuda.target import h200
 
 xp = axe.array

@@ -17,11 +17,10 @@ from axe_eq.schedule.summary import (
     Columns,
     Summary,
     blocks,
-    counts,
     elements,
     flops,
     grid_of,
-    times,
+    repeats,
     traffic,
 )
 from axe_eq.target import Instr, Target
@@ -136,11 +135,10 @@ def _tiles(summary: Summary, columns: Columns) -> Column:
 def _converted(summary: Summary, columns: Columns) -> Column:
     """Elements that change their width on the way in or out."""
     total = np.zeros(len(columns))
-    number = counts(summary, columns)
     for access in summary.loads:
         if access.itemsize <= _NARROW_BYTES:
-            repeats = access.passes * times(number, access.letters, len(columns))
-            total = total + access.n_bytes / access.itemsize * repeats
+            runs = access.passes * repeats(summary, columns, access.letters)
+            total = total + access.n_bytes / access.itemsize * runs
     for access in summary.stores:
         if access.itemsize <= _NARROW_BYTES:
             total = total + access.n_bytes / access.itemsize

@@ -18,8 +18,8 @@ from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
-from axe_eq_backends.cuda.assemble import make
 from axe_eq_backends.cuda.families import meanings
+from axe_eq_backends.cuda.make import make
 
 POISON = 77  # in memory that nothing was written to
 SWEEP = ("random", "early", "late")  # when asynchronous effects happen, in the first few orders

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from axe_eq.pack import Pack
+from axe_eq.pack import Later, Pack
+from axe_eq_backends.cuda.emitter import CudaEmitter, CudaInterpreter
 from axe_eq_backends.cuda.families import OWN
 from axe_eq_backends.cuda.lane_cost import Lanes, Scans
 from axe_eq_backends.cuda.register_cost import RegisterProducts
-from axe_eq_backends.cuda.run import CudaEmitter, CudaInterpreter, CudaRunner
 from axe_eq_backends.cuda.stream_cost import Streaming
 from axe_eq_backends.cuda.target import b200, h200
 from axe_eq_backends.cuda.tile_cost import TensorCores
@@ -19,5 +19,5 @@ for _schedule in (TensorCores(), Lanes(), RegisterProducts(), Streaming(), Scans
 for _family in OWN:
     PACK.row_family(h200.family, _family)
 PACK.emitters[h200.family] = CudaEmitter()
-PACK.runners[h200.family] = CudaRunner()
+PACK.runners[h200.family] = Later("axe_eq_backends.cuda.run:RUNNER")
 PACK.interpreters[h200.family] = CudaInterpreter()

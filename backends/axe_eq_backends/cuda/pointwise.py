@@ -34,7 +34,13 @@ from axe_eq_backends.cuda.schedules.map import (
     spread,
     tiled,
 )
-from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vectors
+from axe_eq_backends.cuda.schedules.tensors import (
+    Operand,
+    collapse,
+    run_vector,
+    unaligned,
+    vectors,
+)  # fmt: skip
 from axe_eq_backends.cuda.schedules.transpose import (
     ELEMENT_SIDE,
     ELEMENT_WARPS,
@@ -67,6 +73,8 @@ def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
         ways.append(Turns(_tensors(extents, fused, len(operands), cells, names), cells))
     given = list(zip(outputs, cells, strict=True))
     ways.append(_maps(shape, operands, given, names))
+    if unaligned([*ways[-1].tensors.operands, *ways[-1].tensors.outputs]):
+        ways.append(replace(ways[-1], shifted=True))
     if cut := in_pieces(shape, operands, given, names):
         ways.append(_maps(cut.shape, cut.operands, cut.outputs, names, cut.count))
     return ways, names.buffers
@@ -104,12 +112,13 @@ class Maps:
     tensors: Tensors
     cells: Sequence[Cell]
     pieces: int = 1  # of an index space that it is over one of
+    shifted: bool = False  # rows begin anywhere, and vectors where memory is aligned for them
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
-        names = {"map_warps", "vector", "vectors"}
-        return frozenset(names | {"pieces"} if self.pieces > 1 else names)
+        marks = {"pieces"} if self.pieces > 1 else {"shifted"} if self.shifted else set[str]()
+        return frozenset({"map_warps", "vector", "vectors"} | marks)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Vectors and their number, as far as a thread holds and computes them."""
@@ -117,6 +126,8 @@ class Maps:
         fused, last = [*t.operands, *t.outputs], len(t.shape) - 1
         longest = max(target.sizes("vector_bytes"))
         run = run_vector(t.outputs, last, longest)
+        if self.shifted:
+            run = unaligned(fused, longest)
         flops = sum(map(cell_flops, self.cells))
         held_by = {
             (min(most, run, held), held)
@@ -125,12 +136,16 @@ class Maps:
             if held <= VECTORS * most and fits(fused, flops, held)
         }
         for warps, (wide, held) in product(target.sizes("map_warps"), sorted(held_by)):
-            tile, _ = tiled(t.shape, fused, warps, wide, held // wide)
+            tile, _ = tiled(t.shape, fused, warps, wide, held // wide, self.shifted)
+            if self.shifted and (wide < run or tile[:-1] != (1,)):
+                continue
             sizes = (*[1] * (len(t.shape) - len(tile)), *tile)
             counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
             parameters = {"map_warps": warps, "vector": wide, "vectors": held // wide}
             if self.pieces > 1:
                 parameters["pieces"] = self.pieces
+            if self.shifted:
+                parameters["shifted"] = 1
             found.append(
                 t.candidate(
                     target, parameters,
@@ -148,7 +163,7 @@ class Maps:
         return elementwise(
             t.shape, t.operands, list(zip(t.outputs, self.cells, strict=True)), name=name,
             warps=parameters["map_warps"], wide=parameters["vector"],
-            vectors=parameters["vectors"],
+            vectors=parameters["vectors"], shifted=self.shifted,
         )  # fmt: skip
 
 

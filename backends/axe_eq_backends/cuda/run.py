@@ -6,7 +6,7 @@ kernels run on their library's current stream and results are that library's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -27,63 +27,11 @@ from axe_eq_backends.cuda.code import Code, Port
 from axe_eq_backends.cuda.prepared import OnDevice
 
 if TYPE_CHECKING:
-    from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
+    from axe_eq.schedule.graph import ScheduleGraph
     from axe_eq.target import Target
 
 
 Quick = Callable[..., Sequence[Any] | None]
-
-
-class CudaEmitter:
-    """The emitter of family "cuda"."""
-
-    def refuse(self, cell: str, dtypes: Sequence[str]) -> str | None:
-        """Why a cell on operands of these element types cannot be written; None where it can."""
-        from axe_eq_backends.cuda.cells import refusal
-
-        return refusal(cell, dtypes)
-
-    def emit(self, graph: ScheduleGraph, target: Target) -> dict[str, str]:
-        """Kernel name -> CUDA C++ text that compiles alone.
-
-        Raises:
-            DispatchError: a kernel that no schedule or instruction of the target covers.
-        """
-        from axe_eq_backends.cuda.assemble import texts
-
-        return texts(graph, target)
-
-    def build(self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> None:
-        """Make one step without a device; see `axe_eq.extract.search.commit.Builder`.
-
-        Raises:
-            DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
-        """
-        from axe_eq_backends.cuda.assemble import make
-
-        make(step, graph, target)
-
-
-class CudaInterpreter:
-    """The interpreter of family "cuda"."""
-
-    def run(
-        self,
-        step: KernelStep | MoveStep,
-        graph: ScheduleGraph,
-        target: Target,
-        arrays: Mapping[str, Array],
-        order: int = 0,
-    ) -> dict[str, Array]:
-        """What a lowered step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
-
-        Raises:
-            DispatchError, ScheduleError: nothing covers the kernel, or it breaks a rule.
-            KernelFault: what it does wrong.
-        """
-        from axe_eq_backends.cuda.interpret import run
-
-        return run(step, graph, target, arrays, order)
 
 
 class CudaRunner:
@@ -128,6 +76,9 @@ class CudaRunner:
         return timed(self.load(self.compile(graph, target)), budget_s)
 
 
+RUNNER = CudaRunner()
+
+
 def load(code: bytes) -> Program:
     """The program whose machine code `CudaRunner.compile` made; needs no compiler.
 
@@ -150,6 +101,11 @@ class Program:
         self.quick: Quick = lambda arrays, into=(): None
         self._there: dict[int, OnDevice] = {}
         self._lock = Lock()
+
+    @property
+    def memories(self) -> frozenset[str]:
+        """Inputs that lie as no strides say: on a device their arrays are their memory."""
+        return frozenset(n for n in self.code.inputs if self.code.ports[n].lies)
 
     def on(self, device: int) -> OnDevice:
         """The program on a device.
@@ -246,11 +202,11 @@ class Program:
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
-        for port in self.code.ports.values():
-            if port.lies and port.name not in self.code.constants:
+        for port in (self.code.ports[name] for name in self.code.made):
+            if port.lies:
                 raise ArgumentError(
                     f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
-                    "arrays of the host, which calls lay out so",
+                    "arrays of the host, whose results are laid out as arrays",
                 )  # fmt: skip
         first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
         library = library_of(arrays[first])
@@ -376,7 +332,8 @@ def _check_fits(port: Port, array: DeviceArray) -> None:
     if array.dtype != port.dtype or array.shape != port.shape:
         shape = ",".join(map(str, array.shape))
         wanted = f"{port.dtype}[{','.join(map(str, port.shape))}]"
-        raise ArgumentError(thing, f"is {array.dtype}[{shape}]", wanted)
+        hint = "exe.pack(name, array) makes the memory" if port.lies else ""
+        raise ArgumentError(thing, f"is {array.dtype}[{shape}]", wanted, hint=hint)
     pairs = zip(port.shape, port.strides, array.strides, strict=True)
     if any(extent > 1 and w != s for extent, w, s in pairs):
         raise ArgumentError(

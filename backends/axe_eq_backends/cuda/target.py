@@ -77,8 +77,9 @@ _CHOICES = {
     "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
+    "product_waves": (1, 2),  # that tiles of as few columns as can be fill
     "product_cluster": (1, 2),
-    "product_split": (1, 2, 4, 8),
+    "product_split": (1, 2, 3, 4, 6, 8),
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),
@@ -199,7 +200,9 @@ _FIGURES = {
     "add_sums_bytes_per_s": 40e9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
+    "units_in_clusters.3": 129,
     "units_in_clusters.4": 120,
+    "units_in_clusters.6": 120,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
     "late_s": 0.55e-6,
@@ -207,32 +210,36 @@ _FIGURES = {
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
     "carried_flops": 8.0,
-    # The part of a row's rate at the largest tile in registers, at most 128 x 128, and the power
-    # by which smaller ones lose: f16 with a cell before the product, f64 at 2048 cubed, f32 at 4096
-    # cubed; rows without an own power have that of all.
+    # The part of a row's rate that products in registers take: f16 with a cell before the product,
+    # f64 at 2048 cubed, f32 as below.
     "mma_part": 0.78,
-    "fma_part": 0.76,
-    "small_tile": 0.3,
-    "small_tile.mma.f16": 0.42,
-    "small_tile.mma.bf16": 0.42,
-    "small_tile.mma.f64": 0.2,
-    "small_tile.fma.f32": 0.22,
+    "fma_part": 1.0,
+    # What a CTA takes beside that for an element of the reduced dim: of a side of its tile, where
+    # neighbours along the side are neighbours in memory and where they are not (they are turned
+    # on their way), of a read of a fragment's factors, and of a step's begin. What it takes more
+    # where no other hides its latencies, as a part. 160 tiles of 13 products of f32 and f16
+    # (2026-11-27), within 30 % for 94 %.
+    "across_s": 44e-12,
+    "along_s": 148e-12,
+    "fragment_read_s": 34e-12,
+    "depth_s": 2.1e-9,
+    "lone": 0.35,
+    # A thread's reads of one element below a word, one after the other: f16 of 732 x 257 x 2691.
+    "read_one_s": 55e-9,
     # What products in registers take beside their steps.
     "register_begin_s": 1.9e-6,
-    # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a
-    # unit runs side by side.
-    "read_step_s": 0.48e-6,
-    "read_depth_s": 5.3e-9,
-    # A thread's reads of one element or vector, one after the other: f16 of 703 x 673 x 755.
-    "read_one_s": 36e-9,
-    "side_by_side": 2,
-    # Streams (widths of 64 and 128, chunks of 64 to 192): lane clocks of one unit to weigh a score
-    # by consumers, whose warps hide each other's latencies, and clocks to start a chunk, which
-    # other consumers hide.
-    "weigh_clocks.1": 0.165,
-    "weigh_clocks.2": 0.124,
-    "weigh_clocks.3": 0.110,
-    "start_clocks": 380.0,
+    # Streams (lengths of 534 to 16384, widths of 64, 80 and 128, chunks of 32 to 176; 73 tilings,
+    # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
+    # hide each other's latencies and the weighing behind products, and clocks to start a chunk,
+    # which other consumers hide; the matrix units' rate over the row's; until a kernel begins,
+    # and a tile's begin and end.
+    "weigh_clocks.1": 0.021,
+    "weigh_clocks.2": 0.127,
+    "weigh_clocks.3": 0.098,
+    "start_clocks": 583.0,
+    "stream_over_rate": 1.126,
+    "stream_begin_s": 1.64e-6,
+    "stream_tile_s": 1.6e-6,
 }
 
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to

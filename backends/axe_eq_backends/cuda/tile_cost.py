@@ -6,9 +6,11 @@ is written by is all in it. The terms follow the kernel of `schedules.gemm`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -26,6 +28,7 @@ from axe_eq.schedule.summary import (
     Summary,
     flops,
     grid_of,
+    joined,
 )
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cost import (
@@ -40,6 +43,7 @@ from axe_eq_backends.cuda.cost import (
     waves,
 )
 from axe_eq_backends.cuda.schedules.gemm import (
+    BULK_BYTES,
     CORE_COLS,
     GROUP_THREADS,
     MOST_HELD,
@@ -48,13 +52,14 @@ from axe_eq_backends.cuda.schedules.gemm import (
     column_words,
     tile_words,
 )
-from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS
+from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, part_rows
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
 
 Mask = npt.NDArray[np.bool_]
+MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 OF_RANKS = 16  # registers of a thread
@@ -96,16 +101,58 @@ class TensorCores:
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """One table over all rows and tiles; what a kernel is written by is all in it."""
-        sides = as_matrices(summary)
-        summary = sides.summary
-        tiles = _tiles(_alone(summary), sides.whole, Machine(target))
-        columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
-        roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
-        _pace(tiles, target, columns)
-        apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
-        columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
-        _check(summary, tiles, columns)
-        return sides.named(columns)
+        found, turned = [_priced(as_matrices(summary), target)], as_matrices(summary, turned=True)
+        if _of_lines(turned) and _fitted(turned, target):
+            found.append(_priced(turned, target))
+        return joined(found)
+
+
+def _of_lines(sides: Matrices) -> bool:
+    """Whether bulk copies store tiles of any columns in eights: results lie in lines of a side."""
+    (store,) = sides.summary.stores
+    return store.fast in TILE_LETTERS and store.aligned % BULK_BYTES == 0
+
+
+def _fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of tiles that cover the result in one or two waves with the least columns.
+
+    Tiles have 64 rows or a multiple, columns in eights. So of 73 rows that are columns here 80 are
+    multiplied, and each weight is read once; and units have all alike to do where tiles of round
+    sizes leave some of them idle. Columns that lie side by side are copied in lines.
+    """
+    summary, (rows, cols) = sides.summary, sides.there
+    itemsize = max(DTYPES[t].itemsize for t in summary.products[0].dtypes)
+    lines = any("q" in a.letters and _along_side(a) for a in summary.loads if a.feeds_product)
+    step = PANEL_BYTES // itemsize if lines else CORE_COLS
+    batches = prod(summary.extent(x) for x in UNIT_LETTERS if summary.has(x))
+    splits = [n for n in target.sizes("product_split") if n > 1]
+    waves = target.sizes("product_waves")
+    if not (waves and summary.has("p") and summary.has("q")):
+        return ()
+    found = dict[tuple[int, int], None]()
+    for m in target.sizes("product_rows"):
+        across = -(-rows // m) * batches
+        parts = {n * target.n_units // across for n in waves}
+        for part in sorted(parts | {1, 2} if cols <= MOST_FEW else parts):
+            fitting = -(-cols // max(part, 1))
+            steps = [step, *(CORE_COLS * n for n in splits if part <= 2 and cols <= MOST_FEW)]
+            wide = [-(-fitting // s) * s for s in steps]
+            found.update(dict.fromkeys((m, n) for n in wide if part and n <= MOST_COLS))
+    return tuple(found)
+
+
+def _priced(sides: Matrices, target: Target) -> Columns:
+    """The candidates of a cone by these sides."""
+    summary = sides.summary
+    named = sides.whole, sides.turned, _of_lines(sides)
+    tiles = _tiles(_alone(summary), *named, Machine(target))
+    columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
+    roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
+    _pace(tiles, target, columns)
+    apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
+    columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
+    _check(sides, tiles, columns)
+    return sides.named(columns)
 
 
 class Table(NamedTuple):
@@ -130,63 +177,72 @@ class Table(NamedTuple):
 @lru_cache(maxsize=256)
 def _table(
     rows: tuple[tuple[str, float, int, int], ...],
-    sizes: tuple[tuple[int, ...], ...],
+    tiles: tuple[tuple[int, int, int], ...],
     clusters: tuple[int, ...],
     splits: tuple[int, ...],
     depth: int,
     itemsize: int,
+    turned: bool,
 ) -> Table:
     """All combinations.
 
     Args:
         rows: (name, operations a second, rows and columns that a tile has a multiple of).
-        sizes: rows and columns of a tile, and panels in shared memory at most.
+        tiles: rows and columns, and panels in shared memory at most.
         clusters: CTAs of one that share operands.
         splits: CTAs of one that take parts of a tile's steps.
         depth: of a step.
         itemsize: bytes of an element of the result.
+        turned: as in `Matrices`.
     """
     ways = [w for n in clusters for w in dict.fromkeys(((n, 1, 1), (1, n, 1)))]
     ways += [(1, 1, n) for n in splits if n > 1]
-    at, m, n, most, way = grid_of(range(len(rows)), *sizes, range(len(ways)))
+    at, tile, way = grid_of(range(len(rows)), range(len(tiles)), range(len(ways)))
+    m, n, most = np.array(tiles, float)[tile.astype(int)].T
     names, rates, *steps = zip(*rows, strict=True)
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
     own = np.maximum(n // shared[:, 2], 1)  # columns that a CTA stores
-    wide = panel_columns(own, itemsize)
+    wide = panel_columns(own, itemsize, turned)
     # One takes an odd number of parts alone: nothing was gained by three of them.
     consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
-    panels = own // wide
+    panels = np.ceil(own / wide)
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
     staging = np.array([float(staged_panels(*pair)) for pair in pairs])
     chosen = {
         "m": m, "n": n, "k": np.full(len(m), float(depth)),
         "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
         "cluster_cols": shared[:, 1], "split": shared[:, 2],
+        "turned": np.full(len(m), float(turned)),
     }  # fmt: skip
     uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
     made = tuple(names[r] for r in row.tolist())
     return Table(chosen, made, np.array(rates)[row], uneven, panels, m * wide * itemsize)
 
 
-def _offered(sides: Matrices, target: Target) -> Table:
-    """What the target offers for a product.
+def _offered(sides: Matrices, lines: bool, target: Target) -> Table:
+    """What the target offers for a product, and what fits it where results lie in `lines`.
 
     A tile has the columns that are there where no letter cuts them, and steps of a panel's width.
+    Of sides that are turned there are those that fit alone.
     """
     (store,), work = sides.summary.stores, sides.summary.products[0]
     rows = [
         (r.name, r.flops_per_s, r.shape[0], r.limits.get("n_step", r.shape[1]))
         for r in tile_rows(target, work.dtype)
     ]
-    names = ("rows", "cols", "panels")
-    sizes = [target.sizes(f"product_{name}") for name in names]
+    sizes = [target.sizes(f"product_{name}") for name in ("rows", "cols", "panels")]
     if not sides.summary.has("q"):
         sizes[1] = (-(-sides.there[1] // LEAST_COLS) * LEAST_COLS,)
+    tiles = [] if sides.turned else [*product(*sizes)]
+    if lines:
+        tiles += [(m, n, 1) for m, n in _fitted(sides, target)]
     deepest = max(LEAST_DEPTH, power_of_two_from(prod(work.reduced)))
     depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
     ways = (target.sizes(f"product_{name}") for name in ("cluster", "split"))
-    return _table(tuple(rows), tuple(sizes), *ways, depth, store.itemsize)
+    return _table(
+        tuple(rows), tuple(dict.fromkeys(tiles)), *ways, depth, store.itemsize, sides.turned
+    )
 
 
 class Machine:
@@ -241,15 +297,17 @@ def _alone(summary: Summary) -> Summary:
 
 
 @lru_cache(maxsize=256)
-def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
-    """The tiles of a product that is `_alone`; `whole` as in `Matrices`.
+def _tiles(
+    summary: Summary, whole: tuple[int, int], turned: bool, lines: bool, machine: Machine
+) -> Tiles:
+    """The tiles of a product that is `_alone`; `whole` and `turned` as in `Matrices`.
 
     A unit's step takes what it copies, a copy's latency over the slots, or its products at the rate
     that a cool machine has for microseconds; all units together take what crosses the cache that
     they share, in whole lines.
     """
-    sides, target = Matrices(summary, {}, whole), machine.target
-    table = _offered(sides, target)
+    sides, target = Matrices(summary, {}, whole, turned), machine.target
+    table = _offered(sides, lines, target)
     figure, chosen = target.figure, dict(table.chosen)
     block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
     columns = Columns(block, chosen, table.names, exact=True)
@@ -280,7 +338,8 @@ def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
     idle = n_blocks < target.n_units
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    panels = chosen["n"] / split / panel_columns(chosen["n"] / split, store.itemsize)
+    own = chosen["n"] / split
+    panels = np.ceil(own / panel_columns(own, store.itemsize, turned))
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
@@ -375,9 +434,9 @@ def _together(power: float, *parts: Column) -> Column:
     return np.asarray(sum(part**power for part in parts) ** (1 / power))
 
 
-def panel_columns(cols: Column, itemsize: int) -> Column:
+def panel_columns(cols: Column, itemsize: int, turned: bool = False) -> Column:
     """Columns of results that are stored at once, of tiles that have so many."""
-    return _of_each(np.asarray(cols), lambda n: panel_width(n, itemsize))
+    return _of_each(np.asarray(cols), lambda n: panel_width(n, itemsize, int(not turned)))
 
 
 def _of_each(column: Column, of: Callable[[int], float]) -> Column:
@@ -448,9 +507,10 @@ def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
 
 def _units(target: Target, cluster: Column) -> Column:
     """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
-    return _of_each(
+    found = _of_each(
         cluster, lambda n: target.figure(f"units_in_clusters.{n}") if n > 1 else target.n_units
     )
+    return np.minimum(found, target.n_units)
 
 
 def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
@@ -476,7 +536,10 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
     columns.reject(lost, "tiles of fewer rows than a block has")
     for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
-        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)
+        letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
+        fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
+        part = part_rows(not _along_side(a) for a in fed)
+        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (part * n) > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
         # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
         last = sides.there[side == "rows"] % chosen[other]
@@ -488,9 +551,9 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
 
 
-def _check(summary: Summary, tiles: Tiles, columns: Columns) -> None:
+def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     """What does not fit, and registers: accumulators and what is computed beside products."""
-    chosen = columns.extra
+    summary, chosen = sides.summary, columns.extra
     columns.time_s = np.where(tiles.lost, np.inf, columns.time_s)
     columns.rejected = dict(tiles.rejected)
     tile = chosen["m"] * chosen["n"]
@@ -501,16 +564,15 @@ def _check(summary: Summary, tiles: Tiles, columns: Columns) -> None:
     threads = GROUP_THREADS * chosen["consumers"]
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
-    wide = PANEL_BYTES // summary.stores[0].itemsize
+    itemsize = summary.stores[0].itemsize
+    wide = panel_columns(chosen["n"] / chosen["split"], itemsize, sides.turned)
+    wide = np.maximum(wide, PANEL_BYTES // itemsize)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
-    for access in summary.loads:
-        if not access.feeds_product and "q" in access.letters:
-            rows = chosen["m"] / chosen["consumers"]
-            held = held + (
-                tile_words(rows, wide, access.itemsize)
-                if "p" in access.letters
-                else column_words(wide, access.itemsize)
-            )
+    beside = (a for a in summary.loads if not a.feeds_product and "q" in a.letters)
+    for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
+        rows = chosen["m"] / chosen["consumers"]
+        words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
+        held = held + number * words
     # Ranks take some too: 200 beside them spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(

@@ -12,7 +12,7 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import AxeError, DispatchError
 from axe_eq.kernel import dispatch as kernel_dispatch
-from axe_eq_backends.cuda import assemble, contract, planning, register_cost, tile_cost, ways
+from axe_eq_backends.cuda import contract, make, planning, register_cost, tile_cost, ways
 from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
@@ -43,7 +43,7 @@ CASES["bias"] = (lambda x, w, b: nn.relu(x @ w + b), ((256, 512), (512, 384), (3
 @pytest.fixture(autouse=True)
 def _made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another test made is not taken from memory, nor what is made here kept for others."""
-    monkeypatch.setattr(assemble, "_made", OrderedDict())
+    monkeypatch.setattr(make, "_made", OrderedDict())
 
 
 def specs(shapes: tuple[tuple[int, ...], ...]) -> list[axe.Spec]:

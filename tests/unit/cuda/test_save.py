@@ -28,7 +28,7 @@ ABSENT = (
     "click", "cuda.bindings.nvrtc", "cuda.core", "egglog", "flint", "hypothesis", "lark",
     "ml_dtypes", "networkx", "rich", "threadpoolctl", "axe_eq.egraph", "axe_eq.extract",
     "axe_eq.pack", "axe_eq.pipeline", "axe_eq.prove", "axe_eq.rule", "axe_eq_rules",
-    "axe_eq_backends.cuda.emit", "axe_eq_backends.cuda.lower", "axe_eq_backends.cuda.assemble",
+    "axe_eq_backends.cuda.emit", "axe_eq_backends.cuda.lower", "axe_eq_backends.cuda.make",
 )  # fmt: skip
 RUN = """
 import sys

@@ -16,8 +16,8 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
-from axe_eq_backends.cuda.assemble import texts
 from axe_eq_backends.cuda.lane_cost import Scans
+from axe_eq_backends.cuda.make import texts
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.prefixes import parts_of

@@ -10,9 +10,9 @@ import axe_eq as axe
 from axe_eq.extract.price import figures
 from axe_eq.extract.read.forest import Forest
 from axe_eq.kernel.cells import Cell, apply, arg
-from axe_eq_backends.cuda import assemble, sizes
+from axe_eq_backends.cuda import make, sizes
+from axe_eq_backends.cuda.emitter import CudaEmitter
 from axe_eq_backends.cuda.planning import plan
-from axe_eq_backends.cuda.run import CudaEmitter
 from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.tensors import Operand
 from axe_eq_backends.cuda.target import h200
@@ -81,7 +81,7 @@ def test_the_priced_cells_of_a_product_are_those_of_its_kernel(
     (step,) = graph.kernels
     assert step.schedule == "tensor_cores"
     m, n = step.parameters["m"], step.parameters["n"]
-    counted = assemble.instructions(assemble.make(step, graph, h200).planned)
+    counted = make.instructions(make.make(step, graph, h200).planned)
     per_thread = m * n / (128 * step.parameters["consumers"])
     assert counted == int(sizes.instructions(per_thread * max(found.values())))
 
@@ -95,4 +95,4 @@ def test_threads_of_large_cells_have_fewer_elements(n_results: int) -> None:
     x = Operand("x", "f16", (1,))
     outputs = [(Operand(f"y{n}", "f16", (1,)), cell) for n in range(n_results)]
     planned = plan(elementwise((1 << 16,), [x], outputs), h200)
-    assert 0 < assemble.instructions(planned) <= sizes.MOST_INSTRUCTIONS
+    assert 0 < make.instructions(planned) <= sizes.MOST_INSTRUCTIONS

@@ -12,8 +12,8 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import Program
-from axe_eq_backends.cuda.assemble import make_all
 from axe_eq_backends.cuda.lane_cost import Lanes
+from axe_eq_backends.cuda.make import make_all
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import interpreted, sample
 

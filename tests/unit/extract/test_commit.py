@@ -15,8 +15,8 @@ from axe_eq.errors import DispatchError, ScheduleError, SearchError
 from axe_eq.extract.search import commit
 from axe_eq.pack import installed
 from axe_eq.schedule.graph import KernelStep
-from axe_eq_backends.cuda.assemble import instructions, make
-from axe_eq_backends.cuda.run import CudaEmitter
+from axe_eq_backends.cuda.emitter import CudaEmitter
+from axe_eq_backends.cuda.make import instructions, make
 from axe_eq_backends.cuda.target import h200
 
 xp = axe.array
