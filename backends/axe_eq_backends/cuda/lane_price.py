@@ -43,15 +43,14 @@ def operations(cells: Iterable[Cell]) -> float:
 
 
 def floor_s(target: Target, n_bytes: float) -> float:
-    """Seconds that a kernel of so many bytes takes beside its launch and them: a read and a write.
+    """Seconds that a kernel takes beside its launch, its bytes and what its CTAs compute.
 
-    What is little lies in the cache that all units share, where another kernel wrote it. The second
-    latency is that of kernels with more than is on its way at once.
+    What is little has been asked for when the kernel before ends. The second latency is that of
+    kernels with more than is on its way at once.
     """
-    latency, l2 = target.memories[0].latency_s, target.limits["l2_bytes"]
-    little = n_bytes <= l2 * target.figure("little")
-    whole = min(1.0, n_bytes / (l2 * target.figure("on_its_way")))
-    return latency * (1.0 + whole) * (target.figure("l2_latency") if little else 1.0)
+    of_l2 = n_bytes / target.limits["l2_bytes"]
+    waits = (min(1.0, of_l2 / target.figure(name)) for name in ("little", "on_its_way"))
+    return target.memories[0].latency_s * sum(waits)
 
 
 def residents(target: Target, warps: int, registers: int) -> int:

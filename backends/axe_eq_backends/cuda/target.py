@@ -110,10 +110,7 @@ _FIGURES = {
     # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
     # from it, so at least 2.1; 3 fits.
     "l2_over_memory": 3.0,
-    # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
-    # of memory: second stages of sums of 1 to 30 KB.
-    "little": 1 / 64,
-    "l2_latency": 0.36,
+    "little": 1 / 220,
     "on_its_way": 0.27,
     "lanes_power": 4.5,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
@@ -140,7 +137,7 @@ _FIGURES = {
     "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
     "operation_s": 1.3e-9,
-    "element_s": 0.004e-6,
+    "element_s": 0.003e-6,
     # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
     # threads, within 5 %.
     "cta_s": 0.55e-6,
@@ -149,8 +146,8 @@ _FIGURES = {
     # Seconds in which the threads of a CTA exchange what they reduced, for each of its
     # warps more, and in which two lanes do.
     "exchange_s": 0.01e-6,
-    "exchange_warp_s": 0.035e-6,
-    "shuffle_s": 0.02e-6,
+    "exchange_warp_s": 0.016e-6,
+    "shuffle_s": 0.007e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
     # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
     # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
@@ -159,8 +156,8 @@ _FIGURES = {
     "swept_apart": 0.25,
     # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
     # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.42e-6,
-    "scan_warp_s": 0.025e-6,
+    "scan_step_s": 0.32e-6,
+    "scan_warp_s": 0.027e-6,
     "scan_held_s": 0.15e-6,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
