@@ -184,7 +184,8 @@ class Turns:
                     {"turn_reading": reading, "turn_writing": writing, "turn_lanes": lanes,
                      "vector": side},
                     blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
-                    warps=n_warps, resident=residents(target, n_warps, taken), loss=loss, waits=one_by_one,
+                    warps=n_warps, resident=residents(target, n_warps, taken), loss=loss,
+                    waits=one_by_one,
                 )
             )  # fmt: skip
         return found

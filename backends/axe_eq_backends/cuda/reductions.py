@@ -394,8 +394,8 @@ class Sweeps:
         loss = self._short(tiling) + SWEPT + target.figure("swept_apart") * missed
         said = partial(
             self.tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
-            resident=resident, counts=counts, passes=passes, padded=padded, loss=loss, missed=missed,
-            wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
+            resident=resident, counts=counts, passes=passes, padded=padded, loss=loss,
+            missed=missed, wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
             lanes=min(tiling.threads, WARP),
         )  # fmt: skip
         if steps == 1:  # as rows in registers

@@ -148,7 +148,7 @@ _FIGURES = {
     # 690,000 CTAs of one to four warps, within 2 %. The part of them that is exposed where those
     # begin that are the first on their units.
     "begin_cta_s": 0.604e-9,
-    "begin_warps": 8.0,
+    "begin_warps": 4.0,
     "first_ctas": 0.1,
     # Seconds of a unit, for every warp of a CTA that merges what its threads have swept.
     "merge_warp_s": 0.05e-6,
