@@ -288,7 +288,7 @@ class Caller:
         given = self.call.flat(arrays)
         if not self._there(given):
             return self._on_host(given)()
-        fitting = self._fitting(given, self.ready.memories)
+        fitting = self._fitting(given, self._memories)
         self._seen = [fitting, *(c for c in self._seen if c is not fitting)][:MOST_QUICK]
         return fitting.nested(fitting.ready.call([*given, *fitting.constants.values()]))
 
@@ -304,7 +304,7 @@ class Caller:
         given = self.call.flat(self.call.positional(arrays, named))
         if not self._there(given):
             return self._on_host(given)
-        fitting = self._fitting(given, self.ready.memories)
+        fitting = self._fitting(given, self._memories)
         launch, results = fitting.ready.bind([*given, *fitting.constants.values()])
         value = fitting.nested(results)
 
@@ -323,6 +323,12 @@ class Caller:
     @cached_property
     def _has_views(self) -> bool:
         return any(shape is not None for shape in self.shapes)
+
+    @property
+    def _memories(self) -> Collection[str]:
+        """Inputs whose arrays are memory on a device, where the machine has such."""
+        names: Collection[str] = getattr(self.ready, "memories", ())
+        return names
 
     def _there(self, given: Sequence[Any]) -> bool:
         """Whether to run where the arrays lie."""

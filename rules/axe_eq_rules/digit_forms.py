@@ -142,10 +142,19 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
 
 
 def _is_below(core: Term, most: int, sums: bool) -> bool:
-    """Whether what is beside each other in a core's operands is lower: so joining them ends."""
+    """Whether what is beside each other in a core's operands is lower: so joining them ends.
+
+    Rows beside each other whose parts are not one value are not columns beside each other instead.
+    """
     given = [] if core.symbol is In else operands(core)
-    joins = [x for x in given if x.symbol is Sel and join_axis(x.args[0]) is not None]
-    return all(height(view(p, sums).core) < most for x in joins for p in operands(x))
+    joins = [x for x in given if _is_join(x)]
+    if any(height(view(p, sums).core) >= most for x in joins for p in operands(x)):
+        return False
+    return not _is_join(core) or not any(_is_join(view(x, sums).core) for x in joins)
+
+
+def _is_join(term: Term) -> bool:
+    return term.symbol is Sel and join_axis(term.args[0]) is not None
 
 
 def _moved_as_one(term: Term, sums: bool) -> View:

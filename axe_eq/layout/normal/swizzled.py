@@ -165,7 +165,7 @@ def _left(points: Points, axes: tuple[str, ...], stacks: Iterable[Stack]) -> Ite
         undone = points.copy()
         for sw in stack:
             place = axes.index(sw.axis)
-            undone[:, :, place] = sw.undo_table(undone[:, :, place])
+            undone[:, :, place] = sw.undo(undone[:, :, place])
         try:
             plain = from_points(undone, axes, boxed=True)
         except (NoIters, SearchError):

@@ -408,24 +408,26 @@ def shuffle(w: Writer, call: Call, s: ir.Primitive) -> None:
 def ld_reduce(w: Writer, call: Call, s: ir.Primitive) -> None:
     """Read values that lie `step` apart in shared memory and combine them."""
     regs, count, step = call["regs"], call["count"], call["step"]
-    kind, at = w.register_type(regs.buffer.dtype), call["address"]
+    kind, at, n = w.register_type(regs.buffer.dtype), call["address"], len(call["regs"].index)
     most = 16 // regs.buffer.itemsize
-    words = most if step == 1 and count % most == 0 else 1
+    words = n if n > 1 else most if step == 1 and count % most == 0 else 1
     name = prelude.access_name("ld", "shared", words, kind)
     w.use(name, lambda: prelude.access("ld", "shared", words, kind))
     w.line("{")
-    w.line(f"  {kind} other[{count}];")
-    for first in range(0, count, words):
+    w.line(f"  {kind} other[{count * n}];")
+    for first in range(0, count * n, words):
         targets = ", ".join(f"other[{first + i}]" for i in range(words))
-        place = Address(at.buffer, at.byte + first * step * regs.buffer.itemsize)
+        place = Address(at.buffer, at.byte + first // n * step * regs.buffer.itemsize)
         w.line(f"  {name}({targets}, {w.address(place)});")
-    parts = [f"other[{i}]" for i in range(count)]
-    while len(parts) > 1:
-        pairs = zip(parts[::2], parts[1::2], strict=False)
-        rest = parts[len(parts) // 2 * 2 :]
-        parts = [cells.combine(call["monoid"], a, b, regs.buffer.dtype) for a, b in pairs] + rest
-    helpers(w, parts[0])
-    w.line(f"  {w.name(regs.buffer)}[{regs.index[0]}] = {parts[0]};")
+    for i, register in enumerate(regs.index):
+        parts = [f"other[{i + p * n}]" for p in range(count)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            rest = parts[len(parts) // 2 * 2 :]
+            found = [cells.combine(call["monoid"], a, b, regs.buffer.dtype) for a, b in pairs]
+            parts = found + rest
+        helpers(w, parts[0])
+        w.line(f"  {w.name(regs.buffer)}[{register}] = {parts[0]};")
     w.line("}")
 
 

@@ -97,7 +97,7 @@ def bank_passes(a: Access, itemsize: int, where: ir.Where) -> int:
     worst = 1
     for group in a.groups[:8]:  # later calls repeat the pattern of the first ones
         at = element + number(group[0].memory)
-        at = a.swizzled.swizzle.apply_table(at) if a.swizzled.swizzle else at
+        at = a.swizzled.swizzle.apply(at) if a.swizzled.swizzle else at
         width = a.vector * itemsize
         worst = max(worst, *(threads.conflicts(row * itemsize, width) for row in at))
     return worst

@@ -183,7 +183,7 @@ def _box(cta: Cta, call: Call, env: Env, issue: Issue) -> tuple[Ints, Ints, Any]
     dense = sum(x * int(np.prod(m.box[:d], dtype=np.int64)) for d, x in enumerate(at)) * size
     byte = at_byte + dense
     if m.swizzle_bytes:
-        byte = Swizzle("m", m.swizzle_bytes.bit_length() - 5, 4, 3).apply_table(byte)
+        byte = Swizzle("m", m.swizzle_bytes.bit_length() - 5, 4, 3).apply(byte)
     element, inside = np.asarray(evaluate(m.offset, cta.env), np.int64), np.asarray(True)
     for x, c, extent, stride in zip(at, call["coords"], m.shape, m.strides, strict=True):
         index = x + int(np.asarray(evaluate(c, env)).item())
@@ -316,7 +316,7 @@ def _start_of(address: Address, form: Operand, env: Env, issue: Issue) -> int:
 
 def _swizzled(bits: int, byte: Ints) -> Ints:
     width = _WIDTHS[bits >> 62].bit_length() - 5
-    return Swizzle("m", width, 4, 3).apply_table(byte) if width else byte
+    return Swizzle("m", width, 4, 3).apply(byte) if width else byte
 
 
 def _fragment(regs: Regs, n: int, issue: Issue) -> tuple[Ints, Ints, Ints]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import log2, prod
+from math import gcd, log2, prod
 
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.cells import flops as cell_flops
@@ -72,9 +72,10 @@ def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
         extents, fused = collapse([shape[d] for d in order], tensors, frozen=2)
         ways.append(Turns(_tensors(extents, fused, len(operands), cells, names), cells))
     given = list(zip(outputs, cells, strict=True))
-    ways.append(_maps(shape, operands, given, names))
-    if unaligned([*ways[-1].tensors.operands, *ways[-1].tensors.outputs]):
-        ways.append(replace(ways[-1], shifted=True))
+    whole = _maps(shape, operands, given, names)
+    ways.append(whole)
+    if unaligned([*whole.tensors.operands, *whole.tensors.outputs]):
+        ways.append(replace(whole, shifted=True))
     if cut := in_pieces(shape, operands, given, names):
         ways.append(_maps(cut.shape, cut.operands, cut.outputs, names, cut.count))
     return ways, names.buffers
@@ -191,7 +192,7 @@ class Turns:
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
             taken = registers(tensors, held) + OTHER_REGISTERS
-            loss = self._short(target, side, lanes) if side > 1 else 0.0
+            loss = self._short(target, tile, side, lanes)
             found.append(
                 t.candidate(
                     target,
@@ -203,22 +204,30 @@ class Turns:
             )  # fmt: skip
         return found
 
-    def _short(self, target: Target, side: int, lanes: int) -> float:
-        """The loss of what a warp reads and writes at once: short runs, and parts of sectors."""
-        read, written = (
-            side * n * min(DTYPES[o.dtype].itemsize for o in tensors)
-            for n, tensors in (
-                (LANES // lanes, self.tensors.operands),
-                (lanes, self.tensors.outputs),
-            )
+    def _short(self, target: Target, tile: tuple[int, int], side: int, lanes: int) -> float:
+        """The loss of what is read and written at once: short runs, and parts of sectors.
+
+        Where rows begin inside sectors, runs of warps and of whole tiles end in parts of them.
+        """
+        t = self.tensors
+        read, written = (min(DTYPES[o.dtype].itemsize for o in x) for x in (t.operands, t.outputs))
+        loss = 0.0
+        if side > 1:
+            of_warp = side * LANES // lanes * read
+            loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / of_warp))
+        apart = (
+            stride * DTYPES[o.dtype].itemsize
+            for o in (*t.operands, *t.outputs)
+            for stride in o.strides
+            if stride > 1
         )
-        loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / read))
-        whole = all(
-            stride * DTYPES[o.dtype].itemsize % SECTOR_BYTES == 0
-            for o in self.tensors.outputs
-            for stride in o.strides[:-1]
-        )
-        return loss if whole else loss + target.figure("split_sector") * SECTOR_BYTES / written
+        inside = 1 - gcd(SECTOR_BYTES, *apart) / SECTOR_BYTES
+        if side == 1:
+            return inside * target.figure("split_sector.elements")
+        runs = {"read": tile[0] * read, "written": tile[1] * written,
+                "of_warp": side * lanes * written}  # fmt: skip
+        parts = (target.figure(f"split_sector.{n}") / run for n, run in runs.items())
+        return loss + inside * SECTOR_BYTES * sum(parts)
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """A relayout by so many warps along either dim."""

@@ -338,7 +338,7 @@ class Rows:
                     reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     resident=residents(target, warps, taken(held)),
                     chain=chained(target, held, own) + exchanges * exchanging(target, threads),
-                    wide=vector,
+                    wide=vector, lanes=min(threads, WARP),
                 )
             )  # fmt: skip
         return found
@@ -435,6 +435,7 @@ class Sweeps:
             self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
             passes=passes, padded=padded, loss=loss, missed=missed,
             wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
+            lanes=min(tiling.threads, WARP),
         )  # fmt: skip
         if steps == 1:  # as rows in registers
             own = self.tensors.flops / prod(p.shape)

@@ -114,36 +114,42 @@ _FIGURES = {
     # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
     # of memory: second stages of sums of 1 to 30 KB.
     "little": 1 / 64,
-    "l2_latency": 0.4,
+    "l2_latency": 0.36,
+    "on_its_way": 0.27,
+    "lanes_power": 4.5,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
     # to 24 KB, the most that was measured.
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
-    "ask_s": 2.6e-9,
+    "ask_s": 2.2e-9,
     # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
     # of f16[8,96,112,112] by vectors of 2, 4 and 8.
-    "ask_line": 0.15,
-    # Loss of a relayout per halving of what a warp reads at once below a line, and where rows of
-    # results begin inside sectors, of one that a warp splits: 24 tiles of seven turns.
+    "ask_line": 0.1,
+    # Loss of a relayout per halving of what a warp reads at once below a line; and where rows begin
+    # inside sectors, of a sector over what a tile reads of a row, what it writes of one, and what a
+    # warp writes of one: 50 tiles of eight turns, within 25 % (2026-11-27).
     "short_run": 0.04,
-    "split_sector": 0.6,
+    "split_sector.read": 0.1,
+    "split_sector.written": 0.3,
+    "split_sector.of_warp": 0.65,
+    "split_sector.elements": 0.4,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
     # Bytes of L2's rate that a byte of a sector takes of which little is used.
-    "scattered": 2.0,
+    "scattered": 2.3,
     # Operations of cells per multiply-add of the peak: few of them are pairs.
-    "lane_issue": 0.5,
+    "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
-    "operation_s": 1.0e-9,
-    "element_s": 0.008e-6,
+    "operation_s": 1.3e-9,
+    "element_s": 0.004e-6,
     # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
     # threads, within 5 %.
-    "next_cta_s": 0.12e-6,
+    "cta_s": 0.55e-6,
     # Seconds between the beginnings of two CTAs, on all units.
-    "begin_cta_s": 0.45e-9,
+    "begin_cta_s": 0.604e-9,
     # Seconds in which the threads of a CTA exchange what they reduced, for each of its
     # warps more, and in which two lanes do.
-    "exchange_s": 0.2e-6,
+    "exchange_s": 0.01e-6,
     "exchange_warp_s": 0.035e-6,
     "shuffle_s": 0.02e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
@@ -154,8 +160,8 @@ _FIGURES = {
     "swept_apart": 0.25,
     # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
     # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.45e-6,
-    "scan_warp_s": 0.0125e-6,
+    "scan_step_s": 0.42e-6,
+    "scan_warp_s": 0.025e-6,
     "scan_held_s": 0.15e-6,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,

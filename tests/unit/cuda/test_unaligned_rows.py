@@ -16,8 +16,8 @@ import pytest
 import axe_eq as axe
 from axe_eq.kernel.expr import divisor, evaluate, var
 from axe_eq.lower.read import read_cone
-from axe_eq_backends.cuda.assemble import make
 from axe_eq_backends.cuda.interpret import run
+from axe_eq_backends.cuda.make import make
 from axe_eq_backends.cuda.prefixes import alone
 from axe_eq_backends.cuda.target import h200
 from axe_eq_backends.cuda.ways import candidates_of

@@ -39,8 +39,6 @@ class There:
 class Device:
     """What a device runner makes ready: it says what it was asked."""
 
-    memories: frozenset[str] = frozenset()
-
     def __init__(self, rows: int, log: list[str]) -> None:
         self.rows, self.log, self.known = rows, log, False
 

@@ -196,7 +196,8 @@ class Space:
     ) -> None:
         self.k, self.shape, self.shifted = k, shape, shifted
         self.ahead = max(0, shifted - 1)
-        self.led = next((o for o in [*outputs, *operands] if o.strides[-1] == 1), None)
+        read = [o for o in operands if not o.counts]
+        self.led = next((o for o in [*outputs, *read] if o.strides[-1] == 1), None)
         self.tensors: dict[str, tuple[Operand, ir.Buffer]] = {}
         names = {o.name for o in outputs}
         for o in [*operands, *outputs]:
@@ -407,7 +408,7 @@ def unaligned(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> int:
 
     Of tensors that are contiguous there or lack it, whose rows are not all aligned for it.
     """
-    if not all(o.strides[-1] in (0, 1) and not o.counts for o in operands):
+    if not all(o.strides[-1] in (0, 1) for o in operands):
         return 0
     wide = vector(operands, n_bytes)
     return wide if run_vector(operands, len(operands[0].strides) - 1, n_bytes) < wide else 0
