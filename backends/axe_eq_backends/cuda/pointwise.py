@@ -154,6 +154,7 @@ class Maps:
                     reread=t.scattered(last) * target.figure("scattered"),
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
                     chain=chained(target, held, flops), wide=wide, phases=False,
+                    shifted=self.shifted,
                 )
             )  # fmt: skip
         return found
