@@ -274,8 +274,9 @@ def _is_deep(
             d = memory.dims[dim]
             at = memory.begin[d] + threads.thread_index(parts, dim, where) + first.at[dim]
             (low, high), extent = bounds(at), memory.buffer.shape[d]
-            known = low is not None and high is not None and isinstance(extent, int)
-            return known and low >= vector - 1 and high + 2 * (vector - 1) < extent
+            if low is None or high is None or not isinstance(extent, int):
+                return False
+            return low >= vector - 1 and high + 2 * (vector - 1) < extent
     return False
 
 
