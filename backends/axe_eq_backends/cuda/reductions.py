@@ -437,17 +437,10 @@ class Sweeps:
         missed = min(1.0, max(0.0, beyond / target.figure("swept_beyond_cache")))
         loss = self._short(tiling) + SWEPT + target.figure("swept_apart") * missed
         said = partial(
-<<<<<<< HEAD
-            self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
-            passes=passes, padded=padded, loss=loss, missed=missed,
-            wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
-            lanes=min(tiling.threads, WARP), shifted=self.shifted,
-=======
             self.tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
             resident=resident, counts=counts, passes=passes, padded=padded, loss=loss,
             missed=missed, wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
-            lanes=min(tiling.threads, WARP),
->>>>>>> main
+            lanes=min(tiling.threads, WARP), shifted=self.shifted,
         )  # fmt: skip
         aside = _ends(target, self.shifted)
         if steps == 1:  # as rows in registers
