@@ -143,7 +143,10 @@ class Pricer:
         return replace(best, rejected=tuple(reasons.items()))
 
     def offered(self, summary: Summary, cone: Callable[[], Formula]) -> list[Price]:
-        """Every way of every schedule to implement a cone, the cheapest first; see `price`."""
+        """Every way of every schedule to implement a cone, the cheapest first; see `price`.
+
+        Tables may have one in several rows.
+        """
         found: list[Price] = []
         for schedule in self.schedules:
             deaf = summary.scans and not getattr(schedule, "scans", False)
@@ -166,7 +169,10 @@ class Pricer:
                 table = self._table(schedule, summary)
                 left = np.nonzero(np.isfinite(table.time_s))[0].tolist()
                 found += (_chosen(schedule.name, table, at, summary) for at in left)
-        return sorted(found, key=_seconds)
+        cheapest: dict[Way, Price] = {}
+        for price in sorted(found, key=_seconds):
+            cheapest.setdefault(price.way, price)
+        return list(cheapest.values())
 
     def _by_figures(
         self, summary: Summary, ruled: Mapping[Way, str]

@@ -181,7 +181,7 @@ class Tensors:
         time_s = target.launch_s + floor + (chain or 0.0) + together * (1.0 + loss)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
-            "blocks": float(blocks), "latency_s": floor,
+            "blocks": float(blocks), "latency_s": floor + (chain or 0.0),
         }  # fmt: skip
         if waits:
             costs["waits_s"] = waits

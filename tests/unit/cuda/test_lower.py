@@ -167,6 +167,9 @@ def test_every_candidate_names_the_buffers_of_its_own_tensors_alone() -> None:
     places = stored(found.forest, group)
     prices = [*found.prices.nearest(group.roots, group.picks, places, 12)]
     assert {"map_warps", "sweep_warps"} <= {name for p in prices for name, _ in p.parameters}
+    offered = found.prices.offered(group.roots, group.picks, places)
+    assert [p.way for p in prices] == [p.way for p in offered[:12]]
+    assert len({p.way for p in offered}) == len(offered) > 12
     for price in prices:
         made = lower(as_priced(step, price), graph, h200)
         assert made.buffers.keys() == {t.name for t in made.kernel.tensors}

@@ -54,3 +54,28 @@ def test_a_tile_that_is_offered_holds_what_results_read(dtype: str, full: bool) 
         for at in largest:
             sizes = {name: int(column[at]) for name, column in columns.extra.items()}
             plan(lowered(program, columns.rows[at], sizes).kernel, h200)
+
+
+def test_prices_grow_with_what_is_multiplied() -> None:
+    """Along every dim, and for every tile; factors that are read one by one cost more."""
+    price = RegisterProducts().price
+
+    def product(m: int, n: int, k: int, aligned: int = 16) -> Summary:
+        reads = tuple(
+            Access(2.0 * k * e, letters, 1, 2, 1, True, aligned, fast="k")
+            for e, letters in ((m, "kp"), (n, "kq"))
+        )
+        work = Work(2.0 * m * n * k, "kpq", "f16", dtypes=("f16",), reduced=(k,),
+                    kept=(("p", m, "a"), ("q", n, "b")))  # fmt: skip
+        staged = Work(float(n * k), "kq")  # else as they lie
+        return Summary((("k", k), ("p", m), ("q", n)), reads, (Access(2.0 * m * n, "pq", 1, 2),),
+                       (work,), (), ((1, "pq"),), (staged,), 2,
+                       order=(("p", m), ("q", n)))  # fmt: skip
+
+    sizes = (384, 512, 1024)
+    least = price(product(*sizes), h200).time_s
+    for at in range(3):
+        more = tuple(2 * e if n == at else e for n, e in enumerate(sizes))
+        assert np.all(price(product(*more), h200).time_s >= least)
+    assert np.all(price(product(*sizes, aligned=2), h200).time_s >= least)
+    assert price(product(*sizes, aligned=2), h200).time_s.min() > least.min()
