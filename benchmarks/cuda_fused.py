@@ -52,7 +52,7 @@ class Case:
     def shapes(self) -> list[tuple[int, ...]]:
         """x, then weights."""
         m, n, k = self.m, self.n, self.k
-        more = {
+        more: dict[str, list[tuple[int, ...]]] = {
             "bias_relu": [(n,)], "bias_gelu": [(n,)], "residual": [(m, n)], "gated": [(n, k)],
             "block": [(n,), (k, n)],
         }  # fmt: skip
@@ -112,7 +112,7 @@ def measure(case: Case, saved: Path, modes: Sequence[str]) -> dict[str, Any]:
     from axe_eq.run.store import load
     from benchmarks.cuda import burst, graphs, normal, relative_error, summary
 
-    class Module(torch.nn.Module):
+    class Module(torch.nn.Module):  # type: ignore[misc]
         def __init__(self, weights: Sequence[Any]) -> None:
             super().__init__()
             for n, w in enumerate(weights):

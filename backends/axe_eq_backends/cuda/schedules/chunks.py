@@ -234,7 +234,7 @@ class Writer:
         self.last: Int = self.steps - 1
         self.count: Int = self.steps
         self.whole: tuple[Int, Int] | None = None
-        self.wide = tiles.panel_width(tiling.q, DTYPES[problem.out.dtype].itemsize)
+        self.wide = tiles.swizzled_width(tiling.q, DTYPES[problem.out.dtype].itemsize)
         self.panels = tiling.q // self.wide
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:

@@ -23,6 +23,11 @@ def panels(lead: tuple[int, ...], rows: int, cols: int, itemsize: int, width: in
     return Layout(shard, swizzle=swizzle(wide * itemsize, itemsize))
 
 
+def swizzled_width(cols: int, itemsize: int) -> int:
+    """Columns of a tile of results that are lines of at most 128 bytes, as swizzles take them."""
+    return min(128 // itemsize, cols & -cols)
+
+
 def panel_width(cols: int, itemsize: int, major: int = 1) -> int:
     """Columns of a tile of results that are stored at once: a panel.
 
@@ -38,7 +43,7 @@ def panel_width(cols: int, itemsize: int, major: int = 1) -> int:
     """
     if not major:
         return -(-cols // -(-cols // 64) // 8) * 8
-    widest = min(128 // itemsize, cols & -cols)
+    widest = swizzled_width(cols, itemsize)
     if widest * itemsize >= 64:
         return widest
     whole = [n for n in range(8, cols + 1, 8) if cols % n == 0]
