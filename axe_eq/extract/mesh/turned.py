@@ -167,8 +167,8 @@ def _may_turn(cuts: Cuts, node: Node, dim: int, axes: tuple[str, ...]) -> bool:
         for projection, part in zip(operand, need, strict=True):
             mine = projection.plain == letter
             uses = any(d == letter for d, _ in projection.terms)
-            others = set(part.axes) & set(axes) and part.axes != axes
-            if part.overlaps or others or uses != mine or mine != (part.axes == axes):
+            mixed = part.axes != axes and not set(part.axes).isdisjoint(axes)
+            if part.overlaps or mixed or uses != mine or mine != (part.axes == axes):
                 return False
             if projection.plain == dim and part.axes:
                 return False
@@ -202,11 +202,11 @@ class _Turning:
         made = {(turn, s): self._block(turn, s) for turn, s in each}
         if parts is None:
             blocks = [made[key] for key in each]
-            pieces = [TurnedPiece(self.dim, region, s, turn) for turn, s in each]
+            turns = [TurnedPiece(self.dim, region, s, turn) for turn, s in each]
             at = _cut_at(self.option.home, region.axes)
             assert at is not None
             whole = _whole(made, self.dim, at, region)
-            self.into.join(self.node, blocks, pieces, whole)
+            self.into.join(self.node, blocks, turns, whole)
             return
         sums = [self._folded([made[t, s] for t in range(region.n_parts)], s, parts.monoid)
                 for s in range(len(region.sizes))]  # fmt: skip
