@@ -48,9 +48,15 @@ class Turned(Region):
         return self.n_parts * len(self.sizes)
 
     @property
+    def said(self) -> str:
+        """What its blocks are, for people."""
+        each = (str(self.rows(n)) for n in range(len(self.sizes)))
+        return f"in blocks of {' '.join(each)} for one device after the other"
+
+    @property
     def text(self) -> str:
         """How it is computed, for people."""
-        late = ", its own last" if self.late else ""
+        late = ", sums in their kernels" if self.late else ""
         return f"by devices in blocks {':'.join(map(str, self.sizes))}{late}"
 
     def compute(self, into: Blocked, node: Node) -> None:
