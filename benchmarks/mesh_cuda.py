@@ -108,10 +108,10 @@ def placed(cut: str, shape: tuple[int, ...]) -> Any:
 
 
 def drawn(seed: int = 26) -> dict[str, tuple[int, int, int]]:
-    """Four products more."""
+    """Eight products more."""
     rng = random.Random(seed)
     return {
-        f"drawn_{n}": (8192, 512 * rng.randint(6, 16), 512 * rng.randint(8, 20)) for n in range(4)
+        f"drawn_{n}": (8192, 512 * rng.randint(6, 16), 512 * rng.randint(8, 20)) for n in range(8)
     }
 
 
