@@ -138,6 +138,17 @@ __device__ __forceinline__ float erf_f32(float x) {
   return max_f32(min_f32(x * p * q, 1.0f), -1.0f);
 }
 
+__device__ __forceinline__ float tanh_f32(float x) {
+  // x P(x^2) / Q(x^2) up to 8.4, where it rounds to 1: fitted for the least relative error, 2.2e-7;
+  // with float's roundings 4.8e-7. Epilogues of 200 values of a thread run once, from cold caches.
+  float u = min_f32(x * x, 70.56f), q = 2.32948491e-7f, p = 1.10200097e-5f;
+  p = fmaf(fmaf(fmaf(p, u, 2.91294898e-3f), u, 1.28901324e-1f), u, 9.99999781e-1f);
+  q = fmaf(fmaf(q, u, 2.33303310e-4f), u, 2.36595279e-2f);
+  q = fmaf(fmaf(q, u, 4.62232942e-1f), u, 1.0f);
+  asm("rcp.approx.ftz.f32 %0, %0;" : "+f"(q));
+  return max_f32(min_f32(x * p * q, 1.0f), -1.0f);
+}
+
 __device__ __forceinline__ float div_f32(float a, float b) {
   asm("div.full.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
   return a;
