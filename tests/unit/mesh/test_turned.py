@@ -82,6 +82,7 @@ def test_the_greatest_of_parts_is_turned_too(monkeypatch: pytest.MonkeyPatch) ->
     chosen = in_blocks(monkeypatch, [(1,)], late=True)
     exe = compile_on_two(lambda x: axe.array.max(x, axis=1), {(64, 32): C}, "P('x',)")
     if chosen:  # the first plan may bring the other half of x instead
+        assert isinstance(chosen[0], Turned)
         assert chosen[0].axes == ("x",)
     check(exe)
 
