@@ -132,6 +132,17 @@ def _split_product() -> Subject:
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
 
 
+def _turned_product() -> Subject:
+    """A result whose columns are contiguous: two tiles of 104 in panels of 56 and 48."""
+    m, n, k = 64, 208, 96
+    a, b, scale = normal(m, k, seed=1), normal(n, k, seed=2), normal(m, seed=3)
+    arrays = {"A": a, "B": b, "s": scale, "C": np.zeros((m, n), np.float16)}
+    cell, extras = apply("mul", X, Y), (Extra("s", "m"),)
+    problem = Problem(m, n, k, cell=cell, extras=extras, out=Matrix("C", major=0))
+    expected = (_wide(a) @ _wide(b).T) * _wide(scale)[:, None]
+    return Subject(gemm(problem, Tiling(64, 104, 32, 2, 1, 2, staging=1)), arrays, {"C": expected})
+
+
 def _streaming(m: int, s: int, e: int, q: int, tiling: stream.Tiling) -> Subject:
     """Softmax-weighted values, and a residual; the last chunk has a tail."""
     scale = 3.0
@@ -335,6 +346,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
     "split product": _split_product,
+    "turned product": _turned_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(

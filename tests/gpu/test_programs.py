@@ -17,7 +17,12 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import ArgumentError
 from axe_eq.program.types import dtype
+from axe_eq.run.timing import alone
+from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq_backends.cuda.assemble import assemble
+from axe_eq_backends.cuda.run import Program
 from tests.unit.cuda import test_typed_cells as typed
+from tests.unit.cuda import test_unaligned_rows as unaligned
 from tests.unit.cuda.whole import sample
 
 pytestmark = pytest.mark.gpu
@@ -122,6 +127,21 @@ def test_constants_and_positions_have_types(name: str) -> None:
     assert got.dtype == want.dtype
     digits = {"f16": 2e-3, "f32": 2e-6, "f64": 1e-14}.get(dtype(want.dtype).name, 0)
     np.testing.assert_allclose(got, want, rtol=digits, atol=0)
+
+
+def by_device(
+    step: KernelStep, graph: ScheduleGraph, target: axe.Target, given: dict[str, Any], order: int
+) -> dict[str, Any]:
+    """The results of a step by their names."""
+    one = alone(graph, step)
+    results = Program(assemble(one, target))([given[name] for name in one.inputs])
+    return dict(zip(one.outputs, results, strict=True))
+
+
+@pytest.mark.parametrize("name", unaligned.PROGRAMS)
+def test_vectors_that_hang_over_rows(name: str) -> None:
+    """What is loaded past the ends of a row, or of a tensor, is none of it."""
+    unaligned.check(name, full=True, run=by_device)
 
 
 def test_other_rows_are_compiled_where_the_compiler_is(programs: dict[str, Any]) -> None:

@@ -82,7 +82,7 @@ FLOAT64: dict[str, str] = {
     .replace("_f32(", "_f64(")
     for name, row in FLOAT.items()
 } | {
-    "div": "({0} / {1})", "exp": "exp({0})", "erf": "erf({0})",
+    "div": "({0} / {1})", "exp": "exp({0})", "erf": "erf({0})", "tanh": "tanh({0})",
     "sigmoid": "(1.0 / (1.0 + exp(-{0})))",
 }  # fmt: skip
 # C computes with integers of less than 32 bits in 32, so what leaves their range is cut again.

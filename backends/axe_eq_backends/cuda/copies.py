@@ -252,19 +252,32 @@ def global_plan(
                 guard = both(guard, at + group[0].at[dim] >= 0)
             guard = both(guard, at + group[0].at[dim] < extent)
         element = base + group[0].memory
-        plan.calls += _call(
-            kind, _regs(tile, group), memory, element, guard, (before, inside), fill
-        )
-    if apart:
-        reach = _reach(row, memory.buffer)
-        plan.calls = [
-            Call(c.op, {**c.args, "reach": reach}) if c.op == kind else c for c in plan.calls
-        ]
+        calls = _call(kind, _regs(tile, group), memory, element, guard, (before, inside), fill)
+        if kind.startswith("ld") and (apart or before is not None):
+            sure = apart and _is_deep(memory, parts, group[0], a.vector, where)
+            more = {"reach": None if sure else _reach(row, memory.buffer)}
+            calls = [Call(c.op, {**c.args, **more}) if c.op == kind else c for c in calls]
+        plan.calls += calls
     _drop_unused(plan)
     phases = max(1, a.vector * size * LANES // 128) * (2 if apart else 1)
     plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases))
     plan.notes = f"{a.vector * size} bytes a thread" + (f", dims {tails} guarded" if tails else "")
     return plan
+
+
+def _is_deep(
+    memory: ir.View, parts: Sequence[Step], first: Register, vector: int, where: ir.Where
+) -> bool:
+    """Whether both aligned vectors that hold a vector are proven to be inside of its row."""
+    for dim, block in enumerate(memory.place.blocks):
+        if any(i.stride == 1 for i in block):
+            d = memory.dims[dim]
+            at = memory.begin[d] + threads.thread_index(parts, dim, where) + first.at[dim]
+            (low, high), extent = bounds(at), memory.buffer.shape[d]
+            if low is None or high is None or not isinstance(extent, int):
+                return False
+            return low >= vector - 1 and high + 2 * (vector - 1) < extent
+    return False
 
 
 def _reach(row: Instr, buffer: ir.Buffer) -> tuple[int, int]:

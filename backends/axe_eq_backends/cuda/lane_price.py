@@ -19,7 +19,7 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.schedules.tensors import Operand
+from axe_eq_backends.cuda.schedules.tensors import Operand, begins_apart, leading
 
 # Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
 # less than what a kernel of another kind costs more.
@@ -119,6 +119,7 @@ class Tensors:
         lanes: int = LANES,
         missed: float = 0.0,
         phases: bool = True,
+        shifted: bool = False,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -144,6 +145,7 @@ class Tensors:
             missed: part of what is swept again that memory gives again.
             phases: a CTA reads from memory first and from caches later; else all at once, and what
                 caches give again is on its way beside the rest.
+            shifted: rows begin anywhere, so that some operands are read by two vectors for one.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
@@ -156,7 +158,9 @@ class Tensors:
             memory += again / cached
         else:
             memory = max(memory + reread / cached, (once + again) / cached)
-        vector = self.flops * padded / target.vector_flops_per_s / target.figure("lane_issue")
+        turned = self._turned(counts, passes or {}, wide) if shifted else 0.0
+        flops = self.flops * padded + turned * target.figure("turned_flops")
+        vector = flops / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
         asks = (
             self._asked(counts, passes or {}, target, wide, along, lanes) * busiest if wide else 0.0
@@ -296,6 +300,16 @@ class Tensors:
             runs = LANES / lanes if step else 1.0
             lines = min(LANES, runs * max(1.0, run * step / LINE_BYTES))
             more = 1 + target.figure("ask_line") * (lines - 1)
-            of_one = LANES * (wide if step == 1 else 1)
+            longest = max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize
+            of_one = LANES * (min(wide, longest) if step == 1 else 1)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")
+
+    def _turned(self, counts: Sequence[int], passes: Mapping[int, int], wide: int) -> float:
+        """Elements that are taken out of two vectors, where those of results are aligned."""
+        led = leading(self.operands, self.outputs)
+        return sum(
+            prod(self._places(o, counts)) * passes.get(n, 1)
+            for n, o in enumerate(self.operands)
+            if not o.counts and begins_apart(o, led, wide)
+        )

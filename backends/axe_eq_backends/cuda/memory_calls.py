@@ -125,9 +125,14 @@ def _inside(w: Writer, call: Call, op: str, path: str) -> str:
     if size < 4 and op == "ld":
         w.use({1: "set_byte", 2: "set_half"}[size])
     begins = apart or before is not None
-    name = f"{whole}_{'apart' if apart else 'within' if begins else 'first'}"
+    sure = apart and call["reach"] is None
+    kept = "two" if sure else "apart" if apart else "within" if begins else "first"
+    name = f"{whole}_{kept}"
     name += f"_u{8 * size}" if size < 4 else ""
     given = len(words), kind, whole, part
+    if sure:
+        w.use(name, lambda: prelude.out_of_two(name, *given[:3], size))
+        return f"{name}({', '.join([*words, f'(const char*)({at})'])});"
     w.use(name, lambda: prelude.some_elements(name, op, *given, begins=begins, apart=apart))
     ends = [w.expr(len(regs.index) if inside is None else inside)]
     ends += [w.expr(0 if before is None else before)] if begins else []
@@ -135,7 +140,7 @@ def _inside(w: Writer, call: Call, op: str, path: str) -> str:
     if op == "st":
         return f"{name}({', '.join([at, *words, *ends])});"
     ends.append(constant(w, regs.buffer.dtype, call["fill"]))
-    if apart:
+    if begins:
         tensor = w.name(call["tensor"])
         ends += [f"(const char*)({tensor} + {w.expr(e)})" for e in call["reach"]]
     return f"{name}({', '.join([*words, at, *ends])});"

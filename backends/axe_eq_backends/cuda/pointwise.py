@@ -155,6 +155,7 @@ class Maps:
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
                     chain=chained(target, held, flops), wide=wide, phases=False,
+                    shifted=self.shifted,
                 )
             )  # fmt: skip
         return found

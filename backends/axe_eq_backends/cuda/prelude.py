@@ -126,6 +126,9 @@ def some_elements(
 ) -> str:
     """A vector of global memory of which only some elements are inside: those are accessed.
 
+    Loads of rows that begin anywhere read whole vectors as far as the tensor has them, and leave
+    out what is beside the row: one after the other, its elements were 1 us of every CTA.
+
     Args:
         name: of the function.
         op: "ld", which fills registers outside, or "st".
@@ -134,8 +137,7 @@ def some_elements(
         whole: function that accesses the vector.
         part: function that accesses one element; one of 1 or 2 bytes gives or takes its value.
         begins: some elements before those may be outside too.
-        apart: a vector that begins anywhere is taken out of two aligned ones, of memory that has
-            both.
+        apart: a vector that begins anywhere is taken out of two aligned ones.
     """
     load, n_bytes = op == "ld", _PART_BYTES.get(part.rpartition("_")[2], _REGISTERS[c_type][1] // 8)
     per = max(1, 4 // n_bytes)
@@ -143,9 +145,16 @@ def some_elements(
     arguments = ", ".join([*names, "a"] if load else ["a", *names])
     here = "before <= {} && " if begins else ""
     all_inside = f"{here.format(0)}inside >= {words * per}"
-    lines = [f"if ({all_inside}) return {whole}({arguments});"]
-    if apart:
-        lines = _turned(names, c_type, whole, all_inside, n_bytes)
+    lines = [] if apart else [f"if ({all_inside}) return {whole}({arguments});"]
+    if load and begins:
+        lines += _of_two(names, c_type, whole, n_bytes) if apart else _of_one(names, c_type, whole)
+        lines.append(f"  if ({all_inside}) return;")
+        own = f"fill & {(1 << 8 * n_bytes) - 1:#x}u"
+        for n in range(words * per):
+            x, place = names[n // per], n % per
+            left = f"{_SET_PART[n_bytes]}({x}, {place}, {own})" if per > 1 else f"{x} = fill"
+            lines.append(f"  if (before > {n} || inside <= {n}) {left};")
+        lines += ["  return;", "}"]
     for n in range(words * per):
         x, place, at = names[n // per], n % per, f"a + {n * n_bytes}" if n else "a"
         if load and not place:
@@ -160,35 +169,76 @@ def some_elements(
     held = ", ".join(f"{c_type}{'&' if load else ''} {x}" for x in names)
     ends = "int inside, int before" if begins else "int inside"
     given = f"{held}, const char* a, {ends}, {c_type} fill" if load else f"char* a, {held}, {ends}"
-    given += ", const char* low, const char* end" if apart else ""
+    given += ", const char* low, const char* end" if load and begins else ""
     body = "".join(f"  {line}\n" for line in lines)
     return f"{DEVICE} void {name}({given}) {{\n{body}}}"
 
 
-def _turned(
-    names: Sequence[str], c_type: str, whole: str, all_inside: str, n_bytes: int
-) -> list[str]:
-    """Lines that take a vector out of two aligned ones, if memory has both."""
+def _of_one(names: Sequence[str], c_type: str, whole: str) -> list[str]:
+    """Lines that read a vector, if a tensor has all of it."""
+    width = len(names) * _REGISTERS[c_type][1] // 8
+    return [f"if (a >= low && a + {width} <= end) {{", f"  {whole}({', '.join([*names, 'a'])});"]
+
+
+def _of_two(names: Sequence[str], c_type: str, whole: str, n_bytes: int) -> list[str]:
+    """Lines that take a vector out of two aligned ones, if a tensor has what is needed of both."""
     words, size = len(names), _REGISTERS[c_type][1] // 8
-    width = words * size
-    of_two = [f"w{i}" for i in range(2 * words)]
+    width, n = words * size, words * size // n_bytes
+    first, second = ([f"w{i + k * words}" for i in range(words)] for k in range(2))
+    zeros = f"{' = '.join(first)} = {' = '.join(second)} = 0;"
     lines = [
         f"const char* at = (const char*)((unsigned long long)a & ~{width - 1}ull);",
-        f"if ({all_inside} && at >= low && at + {2 * width} <= end) {{",
-        f"  {c_type} {', '.join(of_two)};",
-        f"  {whole}({', '.join([*of_two[:words], 'at'])});",
-        f"  {whole}({', '.join([*of_two[words:], f'at + {width}'])});",
-        "  const unsigned past = a - at;",
+        "const int past = a - at;",
+        f"const bool one = past + max(before, 0) * {n_bytes} < {width} && inside > 0;",
+        f"const bool two = past + min(inside, {n}) * {n_bytes} > {width} && before < {n};",
+        f"if ((!one || (at >= low && at + {width} <= end)) && "
+        f"(!two || (at + {width} >= low && at + {2 * width} <= end))) {{",
+        f"  {c_type} {', '.join([*first, *second])};",
+        f"  {zeros}",
+        f"  if (one) {whole}({', '.join([*first, 'at'])});",
+        f"  if (two) {whole}({', '.join([*second, f'at + {width}'])});",
     ]
-    step = words // 2
+    return [*lines, *(f"  {line}" for line in _turned(names, size, n_bytes))]
+
+
+def _turned(names: Sequence[str], size: int, n_bytes: int) -> list[str]:
+    """Lines that take a vector out of two, from byte `past` on; without branches."""
+    step, words = len(names) // 2, len(names)
+    lines = []
     while step:
         moves = (f"w{i} = w{i + step};" for i in range(words + step))
-        lines.append(f"  if (past & {size * step}) {{ {' '.join(moves)} }}")
+        lines.append(f"if (past & {size * step}) {{ {' '.join(moves)} }}")
         step //= 2
     for i, x in enumerate(names):
         turned = f"__funnelshift_r(w{i}, w{i + 1}, past % 4 * 8)" if n_bytes < 4 else f"w{i}"
-        lines.append(f"  {x} = {turned};")
-    return [*lines, "  return;", "}"]
+        lines.append(f"{x} = {turned};")
+    return lines
+
+
+def out_of_two(name: str, words: int, c_type: str, whole: str, n_bytes: int) -> str:
+    """A vector that begins anywhere, of a tensor that has both aligned ones that hold it.
+
+    Args:
+        name: of the function.
+        words: registers.
+        c_type: their C type.
+        whole: function that reads an aligned vector.
+        n_bytes: of an element.
+    """
+    size = _REGISTERS[c_type][1] // 8
+    width, names = words * size, [f"x{i}" for i in range(words)]
+    held = [f"w{i}" for i in range(2 * words)]
+    lines = [
+        f"{c_type} {', '.join(held)};",
+        f"const char* at = (const char*)((unsigned long long)a & ~{width - 1}ull);",
+        "const int past = a - at;",
+        f"{whole}({', '.join([*held[:words], 'at'])});",
+        f"{whole}({', '.join([*held[words:], f'at + {width}'])});",
+        *_turned(names, size, n_bytes),
+    ]
+    given = ", ".join(f"{c_type}& {x}" for x in names)
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"{DEVICE} void {name}({given}, const char* a) {{\n{body}}}"
 
 
 def access_name(op: str, space: str, words: int, c_type: str, path: str = "") -> str:

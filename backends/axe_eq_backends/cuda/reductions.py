@@ -56,7 +56,7 @@ from axe_eq_backends.cuda.schedules.tensors import (
 
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
-SHORT = 0.04
+SHORT = 0.07
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
@@ -292,6 +292,11 @@ def _marked(parameters: Mapping[str, int], shifted: bool) -> Mapping[str, int]:
     return {**parameters, "shifted": 1} if shifted else parameters
 
 
+def _ends(target: Target, shifted: bool) -> float:
+    """Seconds that a CTA takes for the ends of a row that begins anywhere."""
+    return target.figure("row_ends_s") if shifted else 0.0
+
+
 def _vector(target: Target, tensors: Sequence[Operand], dim: int, shifted: bool) -> int:
     """Elements of a vector along a dim, of rows that begin aligned or anywhere."""
     if shifted:
@@ -435,16 +440,17 @@ class Sweeps:
             self.tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
             resident=resident, counts=counts, passes=passes, padded=padded, loss=loss,
             missed=missed, wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
-            lanes=min(tiling.threads, WARP),
+            lanes=min(tiling.threads, WARP), shifted=self.shifted,
         )  # fmt: skip
+        aside = _ends(target, self.shifted)
         if steps == 1:  # as rows in registers
             own = self.tensors.flops / prod(p.shape)
-            chain = chained(target, tiling.vectors * tiling.wide, own)
+            chain = chained(target, tiling.vectors * tiling.wide, own) + aside
             sharing = tiling.threads if self.fast else WARP * tiling.warps
             chain += len(p.reductions) * exchanging(target, sharing)
             return said(chain=chain, shared=tiling.warps * target.figure("merge_warp_s"))
         waves = -(-blocks // (target.n_units * resident))
-        return said(waits=waves * (steps * sweeps * chunk + ends))
+        return said(waits=waves * (steps * sweeps * chunk + ends + sweeps * aside))
 
     def _short(self, tiling: SweepTiling) -> float:
         """The loss of reading less than whole lines of what is contiguous at a time."""

@@ -94,7 +94,7 @@ _CHOICES = {
     "vector_bytes": (4, 8, 16),
     "row_threads": _powers(1024),  # of a row that stays in registers
     "sweep_threads": _powers(1024),  # along what is contiguous
-    "sweep_warps": (8, 16, 32),
+    "sweep_warps": (4, 8, 16, 32),
     "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
     "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
@@ -142,6 +142,10 @@ _FIGURES = {
     "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
     "operation_s": 1.3e-9,
+    # Operations that take an element out of two vectors, and what the ends of a row that begins
+    # anywhere are to a CTA.
+    "turned_flops": 3.0,
+    "row_ends_s": 0.3e-6,
     "element_s": 0.003e-6,
     # Seconds of a CTA beside what it computes, until the next one has begun in its place.
     "cta_s": 0.55e-6,

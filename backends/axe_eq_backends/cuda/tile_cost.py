@@ -7,27 +7,23 @@ is written by is all in it. The terms follow the kernel of `schedules.gemm`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
 from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
-    Access,
     Column,
     Columns,
     Reductions,
     Summary,
     flops,
-    grid_of,
     joined,
 )
 from axe_eq.target import Target
@@ -43,8 +39,6 @@ from axe_eq_backends.cuda.cost import (
     waves,
 )
 from axe_eq_backends.cuda.schedules.gemm import (
-    BULK_BYTES,
-    CORE_COLS,
     GROUP_THREADS,
     MOST_HELD,
     PANEL_BYTES,
@@ -53,15 +47,20 @@ from axe_eq_backends.cuda.schedules.gemm import (
     tile_words,
 )
 from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, part_rows
-from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
-from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
+from axe_eq_backends.cuda.tile_table import (
+    WARPGROUP_ROWS,
+    Mask,
+    Table,
+    along_side,
+    fitted,
+    of_each,
+    of_lines,
+    offered,
+    panel_columns,
+)
 
-Mask = npt.NDArray[np.bool_]
-MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
-# Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
-CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
 
@@ -103,49 +102,15 @@ class TensorCores:
     def price(self, summary: Summary, target: Target) -> Columns:
         """One table over all rows and tiles; what a kernel is written by is all in it."""
         found, turned = [_priced(as_matrices(summary), target)], as_matrices(summary, turned=True)
-        if _of_lines(turned) and _fitted(turned, target):
+        if of_lines(turned) and fitted(turned, target):
             found.append(_priced(turned, target))
         return joined(found)
-
-
-def _of_lines(sides: Matrices) -> bool:
-    """Whether bulk copies store tiles of any columns in eights: results lie in lines of a side."""
-    (store,) = sides.summary.stores
-    return store.fast in TILE_LETTERS and store.aligned % BULK_BYTES == 0
-
-
-def _fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
-    """Rows and columns of tiles that cover the result in one or two waves with the least columns.
-
-    Tiles have 64 rows or a multiple, columns in eights. So of 73 rows that are columns here 80 are
-    multiplied, and each weight is read once; and units have all alike to do where tiles of round
-    sizes leave some of them idle. Columns that lie side by side are copied in lines.
-    """
-    summary, (rows, cols) = sides.summary, sides.there
-    itemsize = max(DTYPES[t].itemsize for t in summary.products[0].dtypes)
-    lines = any("q" in a.letters and _along_side(a) for a in summary.loads if a.feeds_product)
-    step = PANEL_BYTES // itemsize if lines else CORE_COLS
-    batches = prod(summary.extent(x) for x in UNIT_LETTERS if summary.has(x))
-    splits = [n for n in target.sizes("product_split") if n > 1]
-    waves = target.sizes("product_waves")
-    if not (waves and summary.has("p") and summary.has("q")):
-        return ()
-    found = dict[tuple[int, int], None]()
-    for m in target.sizes("product_rows"):
-        across = -(-rows // m) * batches
-        parts = {n * target.n_units // across for n in waves}
-        for part in sorted(parts | {1, 2} if cols <= MOST_FEW else parts):
-            fitting = -(-cols // max(part, 1))
-            steps = [step, *(CORE_COLS * n for n in splits if part <= 2 and cols <= MOST_FEW)]
-            wide = [-(-fitting // s) * s for s in steps]
-            found.update(dict.fromkeys((m, n) for n in wide if part and n <= MOST_COLS))
-    return tuple(found)
 
 
 def _priced(sides: Matrices, target: Target) -> Columns:
     """The candidates of a cone by these sides."""
     summary = sides.summary
-    named = sides.whole, sides.turned, _of_lines(sides)
+    named = sides.whole, sides.turned, of_lines(sides)
     tiles = _tiles(_alone(summary), *named, Machine(target))
     columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
     roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
@@ -154,96 +119,6 @@ def _priced(sides: Matrices, target: Target) -> Columns:
     columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
     _check(sides, tiles, columns)
     return sides.named(columns)
-
-
-class Table(NamedTuple):
-    """Tiles of a target's rows, whatever product they are of; see `gemm.PARAMETERS`.
-
-    Attributes:
-        chosen: parameters but the band and the stages, by name.
-        names: of the rows.
-        rate: operations of the row.
-        uneven: tiles that are no whole instructions and warpgroups.
-        panels, panel_bytes: of a tile of the result, and of one of them.
-    """
-
-    chosen: dict[str, Column]
-    names: tuple[str, ...]
-    rate: Column
-    uneven: Mask
-    panels: Column
-    panel_bytes: Column
-
-
-@lru_cache(maxsize=256)
-def _table(
-    rows: tuple[tuple[str, float, int, int], ...],
-    tiles: tuple[tuple[int, int, int], ...],
-    clusters: tuple[int, ...],
-    splits: tuple[int, ...],
-    depth: int,
-    itemsize: int,
-    turned: bool,
-) -> Table:
-    """All combinations.
-
-    Args:
-        rows: (name, operations a second, rows and columns that a tile has a multiple of).
-        tiles: rows and columns, and panels in shared memory at most.
-        clusters: CTAs of one that share operands.
-        splits: CTAs of one that take parts of a tile's steps.
-        depth: of a step.
-        itemsize: bytes of an element of the result.
-        turned: as in `Matrices`.
-    """
-    ways = [w for n in clusters for w in dict.fromkeys(((n, 1, 1), (1, n, 1)))]
-    ways += [(1, 1, n) for n in splits if n > 1]
-    at, tile, way = grid_of(range(len(rows)), range(len(tiles)), range(len(ways)))
-    m, n, most = np.array(tiles, float)[tile.astype(int)].T
-    names, rates, *steps = zip(*rows, strict=True)
-    row, (m_step, n_step) = at.astype(int), np.array(steps)
-    shared = np.array(ways, float)[way.astype(int)]
-    own = np.maximum(n // shared[:, 2], 1)  # columns that a CTA stores
-    wide = panel_columns(own, itemsize, turned)
-    # One takes an odd number of parts alone: nothing was gained by three of them.
-    consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
-    panels = np.ceil(own / wide)
-    pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
-    staging = np.array([float(staged_panels(*pair)) for pair in pairs])
-    chosen = {
-        "m": m, "n": n, "k": np.full(len(m), float(depth)),
-        "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
-        "cluster_cols": shared[:, 1], "split": shared[:, 2],
-        "turned": np.full(len(m), float(turned)),
-    }  # fmt: skip
-    uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
-    made = tuple(names[r] for r in row.tolist())
-    return Table(chosen, made, np.array(rates)[row], uneven, panels, m * wide * itemsize)
-
-
-def _offered(sides: Matrices, lines: bool, target: Target) -> Table:
-    """What the target offers for a product, and what fits it where results lie in `lines`.
-
-    A tile has the columns that are there where no letter cuts them, and steps of a panel's width.
-    Of sides that are turned there are those that fit alone.
-    """
-    (store,), work = sides.summary.stores, sides.summary.products[0]
-    rows = [
-        (r.name, r.flops_per_s, r.shape[0], r.limits.get("n_step", r.shape[1]))
-        for r in tile_rows(target, work.dtype)
-    ]
-    sizes = [target.sizes(f"product_{name}") for name in ("rows", "cols", "panels")]
-    if not sides.summary.has("q"):
-        sizes[1] = (-(-sides.there[1] // LEAST_COLS) * LEAST_COLS,)
-    tiles = [] if sides.turned else [*product(*sizes)]
-    if lines:
-        tiles += [(m, n, 1) for m, n in _fitted(sides, target)]
-    deepest = max(LEAST_DEPTH, power_of_two_from(prod(work.reduced)))
-    depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
-    ways = (target.sizes(f"product_{name}") for name in ("cluster", "split"))
-    return _table(
-        tuple(rows), tuple(dict.fromkeys(tiles)), *ways, depth, store.itemsize, sides.turned
-    )
 
 
 class Machine:
@@ -301,7 +176,7 @@ def _alone(summary: Summary) -> Summary:
 
 @lru_cache(maxsize=256)
 def _tiles(
-    summary: Summary, whole: tuple[int, int], turned: bool, lines: bool, machine: Machine
+    summary: Summary, whole: tuple[int, int], turned: bool, in_lines: bool, machine: Machine
 ) -> Tiles:
     """The tiles of a product that is `_alone`; `whole` and `turned` as in `Matrices`.
 
@@ -310,7 +185,7 @@ def _tiles(
     they share, in whole lines.
     """
     sides, target = Matrices(summary, {}, whole, turned), machine.target
-    table = _offered(sides, lines, target)
+    table = offered(sides, in_lines, target)
     figure, chosen = target.figure, dict(table.chosen)
     block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
     columns = Columns(block, chosen, table.names, exact=True)
@@ -458,17 +333,6 @@ def _together(power: float, *parts: Column) -> Column:
     return np.asarray(sum(part**power for part in parts) ** (1 / power))
 
 
-def panel_columns(cols: Column, itemsize: int, turned: bool = False) -> Column:
-    """Columns of results that are stored at once, of tiles that have so many."""
-    return _of_each(np.asarray(cols), lambda n: panel_width(n, itemsize, int(not turned)))
-
-
-def _of_each(column: Column, of: Callable[[int], float]) -> Column:
-    """A function of every entry of a column of few whole numbers."""
-    several, at = np.unique(column.astype(int), return_inverse=True)
-    return np.array([of(n) for n in several.tolist()])[at]
-
-
 def _whole_clusters(sides: Matrices, chosen: Mapping[str, Column]) -> Column:
     """Tiles of whole clusters over those that are there."""
     return np.asarray(prod(
@@ -499,7 +363,7 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
                 rows = -(-sides.there[0] // PERIOD_ROWS) * PERIOD_ROWS
                 side = np.minimum(side, rows)
             # Bytes of a tile that are one run in memory.
-            run = (own if _along_side(access) else depth) * access.itemsize
+            run = (own if along_side(access) else depth) * access.itemsize
             n_bytes = side * depth * access.itemsize
             wide = np.gcd(run.astype(int), PANEL_BYTES)  # of a box, whose lines no other one has
             if of == "rows":
@@ -512,26 +376,21 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
     return np.asarray(total / ctas)
 
 
-def _along_side(access: Access) -> bool:
-    """Whether an operand is contiguous along its rows or columns, not along the reduced dim."""
-    return access.fast in TILE_LETTERS
-
-
 def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
     """The part of a row's rate that tiles have by the widths that they lie in in shared memory."""
     (row, *_), found = tile_rows(target, sides.summary.products[0].dtype), np.ones(len(columns))
     for access in sides.summary.loads:
-        if access.feeds_product and _along_side(access):
+        if access.feeds_product and along_side(access):
             side = columns.extra["m" if "p" in access.letters else "n"].astype(int)
             widths = np.gcd(side * access.itemsize, PANEL_BYTES)
-            part = _of_each(widths, lambda w: row.efficiency.get(f"MN {w}B", 1.0))
+            part = of_each(widths, lambda w: row.efficiency.get(f"MN {w}B", 1.0))
             found = np.minimum(found, part)
     return found
 
 
 def _units(target: Target, cluster: Column) -> Column:
     """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
-    found = _of_each(
+    found = of_each(
         cluster, lambda n: target.figure(f"units_in_clusters.{n}") if n > 1 else target.n_units
     )
     return np.minimum(found, target.n_units)
@@ -562,7 +421,7 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
         fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
-        part = part_rows(not _along_side(a) for a in fed)
+        part = part_rows(not along_side(a) for a in fed)
         lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (part * n) > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
         # Copies of what lies past an operand's end are slow, and all CTAs wait for them.

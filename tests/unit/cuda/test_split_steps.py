@@ -160,13 +160,14 @@ def test_tilings_that_cannot_be_split_are_refused() -> None:
 
 
 def test_few_rows_are_multiplied_by_ctas_that_share_steps() -> None:
-    """No second kernel: 16 rows had one for the sum of parts."""
+    """Without a second kernel for the sum of parts, whatever that costs."""
 
     def product(x: Any, w: Any) -> Any:
         return x @ w.T
 
-    specs = axe.Spec((16, 10496), "f16"), axe.Spec((1728, 10496), "f16")
-    (kernel,) = axe.compile(product, *specs, target="h200").kernels
+    specs = axe.Spec((4, 10496), "f16"), axe.Spec((1728, 10496), "f16")
+    without = ("long_product_in_parts",)
+    (kernel,) = axe.compile(product, *specs, target="h200", without=without).kernels
     assert kernel.parameters["split"] > 1
     alone = h200.replace(choices={**h200.choices, "product_split": (1,)})
     assert len(axe.compile(product, *specs, target=alone).kernels) == 2

@@ -59,8 +59,11 @@ APART = {"a row beside each", "of f32", "results of both widths", "long and cent
 NUMPY = {"f16": np.float16, "f32": np.float32}
 
 
-def check(name: str, full: bool) -> set[str]:
-    """The instruction rows that candidates load by; each computes what the program means."""
+def check(name: str, full: bool, run: Callable[..., Any] = run) -> set[str]:
+    """The instruction rows that candidates load by; each computes what the program means.
+
+    `run` gives the results of a step by their names: the interpreter's, or a device's.
+    """
     fn, shapes, dtype = PROGRAMS[name]
     exe = axe.compile(fn, *(axe.Spec(s, dtype) for s in shapes), target="h200")
     graph = exe.schedule.graph

@@ -100,9 +100,8 @@ class _Writer:
             wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
             raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {part} rows each")
         if tiling.split > 1 and (tiling.cluster > 1 or tiling.n % (CORE_COLS * tiling.split)):
-            wrong = (
-                f"{tiling.split} parts of steps, {tiling.n} columns, clusters of {tiling.cluster}"
-            )
+            parts = f"{tiling.split} parts of steps"
+            wrong = f"{parts}, {tiling.n} columns, clusters of {tiling.cluster}"
             raise ScheduleError(f"tiling of {name}", wrong, f"columns of whole {CORE_COLS} each")
         self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster * tiling.split)
         self.rows, self.cols = rows, tiling.n // tiling.split

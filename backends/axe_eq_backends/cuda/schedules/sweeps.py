@@ -282,9 +282,10 @@ class _Writer:
     def _runs(self, extent: int, most: int, ahead: int = 0) -> Iterator[tuple[Int, int]]:
         """Runs of a dim: where each begins, and how long it is; whole ones are a loop.
 
-        They may begin up to `ahead` before the dim: the first one is then none of the loop.
+        They may begin up to `ahead` before the dim: the first one is then none of the loop, and
+        those of the loop end as far before its end.
         """
-        whole, rest = divmod(extent, most)
+        whole, rest = divmod(extent - ahead, most)
         apart = min(whole, 1) if ahead or whole == 1 else 0
         if apart:
             yield 0, most
@@ -292,7 +293,7 @@ class _Writer:
             with self.k.range(whole - apart, name="chunk") as chunk:
                 yield self.k.let("at", (chunk + apart) * most), most
         if rest + ahead:
-            yield whole * most, rest + ahead
+            yield whole * most, rest + 2 * ahead
 
     def _loads(self, chunk: list[list[Int]], numbers: set[int]) -> list[dict[int, ir.View]]:
         """Operands of every tile of a chunk: all reads begin before any value is used."""

@@ -196,8 +196,7 @@ class Space:
     ) -> None:
         self.k, self.shape, self.shifted = k, shape, shifted
         self.ahead = max(0, shifted - 1)
-        read = [o for o in operands if not o.counts]
-        self.led = next((o for o in [*outputs, *read] if o.strides[-1] == 1), None)
+        self.led = leading(operands, outputs)
         self.tensors: dict[str, tuple[Operand, ir.Buffer]] = {}
         names = {o.name for o in outputs}
         for o in [*operands, *outputs]:
@@ -274,7 +273,8 @@ class Space:
         source = self.view(operand.name, begin, tile)
         target = held[index]
         if not operand.looks:
-            self.k.copy(target, source, fill, via=APART if self._begins_apart(operand) else "")
+            apart = begins_apart(operand, self.led, self.shifted)
+            self.k.copy(target, source, fill, via=APART if apart else "")
             return held
         first = len(source.buffer.shape) - len(operand.looks)
         at = [
@@ -283,14 +283,6 @@ class Space:
         ]
         self.k.gather(target, source, at, fill)
         return held
-
-    def _begins_apart(self, o: Operand) -> bool:
-        """Whether vectors of an operand are not aligned where those of a shifted space are."""
-        led, wide = self.led, self.shifted
-        if not wide or led is None or not o.strides[-1] or wide * DTYPES[o.dtype].itemsize <= 4:
-            return False
-        pairs = zip((*o.strides[:-1], o.offset), (*led.strides[:-1], led.offset), strict=True)
-        return any((a - b) % wide for a, b in pairs)
 
     def _look(
         self,
@@ -321,6 +313,20 @@ class Space:
         mapped(self.k, cell, result.all, values)
         part = result.all[indexed(missing, len(tile))]
         self.k.copy(self.view(out.name, begin, tile), part)
+
+
+def leading(operands: Sequence[Operand], outputs: Sequence[Operand]) -> Operand | None:
+    """The tensor that vectors of shifted rows are aligned for: a result where one has rows."""
+    read = [o for o in operands if not o.counts]
+    return next((o for o in [*outputs, *read] if o.strides[-1] == 1), None)
+
+
+def begins_apart(o: Operand, led: Operand | None, wide: int) -> bool:
+    """Whether vectors of an operand are not aligned where those of shifted rows are."""
+    if not wide or led is None or not o.strides[-1] or wide * DTYPES[o.dtype].itemsize <= 4:
+        return False
+    pairs = zip((*o.strides[:-1], o.offset), (*led.strides[:-1], led.offset), strict=True)
+    return any((a - b) % wide for a, b in pairs)
 
 
 def begins(
@@ -406,12 +412,14 @@ def run_vector(operands: Sequence[Operand], dim: int, n_bytes: int = VECTOR_BYTE
 def unaligned(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> int:
     """Elements of a vector along the last dim for rows that begin anywhere; 0 where none has one.
 
-    Of tensors that are contiguous there or lack it, whose rows are not all aligned for it.
+    Of tensors that are contiguous there or lack it, some of whose rows begin at odd elements. Rows
+    of an even number are read by vectors of two as fast (H200, 2026-11-27).
     """
     if not all(o.strides[-1] in (0, 1) for o in operands):
         return 0
     wide = vector(operands, n_bytes)
-    return wide if run_vector(operands, len(operands[0].strides) - 1, n_bytes) < wide else 0
+    alone = run_vector(operands, len(operands[0].strides) - 1, n_bytes) == 1
+    return wide if alone and wide > 1 else 0
 
 
 def widest(target: Target, operands: Sequence[Operand], dim: int) -> int:

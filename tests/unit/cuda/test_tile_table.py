@@ -1,0 +1,77 @@
+"""Tiles that fit a product: brute force over sides, and what extraction makes of them."""
+
+from __future__ import annotations
+
+import random
+from math import ceil
+from typing import Any
+
+import pytest
+
+import axe_eq as axe
+from axe_eq_backends.cuda import tile_cost
+from axe_eq_backends.cuda.sides import Matrices, as_matrices
+from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.cuda.tile_table import MOST_COLS, fitted
+
+ROUND = h200.replace(choices={**h200.choices, "product_waves": ()})
+
+
+def sides_of(m: int, n: int, turned: bool, monkeypatch: pytest.MonkeyPatch) -> Matrices:
+    """Those of a product whose weights are contiguous along its result's columns."""
+    seen: list[Any] = []
+    price = tile_cost.TensorCores.price
+
+    def noted(self: Any, summary: Any, target: Any) -> Any:
+        seen.append(summary)
+        return price(self, summary, target)
+
+    with monkeypatch.context() as patched, axe.debug(cache=0):
+        patched.setattr(tile_cost.TensorCores, "price", noted)
+        specs = axe.Spec((m, 512), "f16"), axe.Spec((512, n), "f16")
+        axe.compile(lambda a, b: a @ b, *specs, target="h200", numerics="exact")
+    return as_matrices(next(s for s in seen if s.has("p") and s.has("q")), turned)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("number", range(4))
+def test_tiles_fit_in_as_few_columns_as_waves_allow(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(number)
+    m, n = (8 * rng.randrange(65, 400) for _ in "mn")
+    for turned in (False, True):
+        sides = sides_of(m, n, turned, monkeypatch)
+        rows, cols = sides.there
+        step = 8 if turned else 64  # lines of weights are whole
+        found = fitted(sides, h200)
+        assert len(set(found)) == len(found)
+        for height in h200.sizes("product_rows"):
+            for waves in h200.sizes("product_waves"):
+                most = waves * h200.n_units // ceil(rows / height)  # tiles side by side
+                least = next(
+                    (w for w in range(step, MOST_COLS + 1, step) if ceil(cols / w) <= most), None
+                )
+                if least is not None:
+                    fits = [w for h, w in found if h == height and ceil(cols / w) <= most]
+                    assert min(fits) == least
+
+
+def test_few_rows_are_columns_of_tiles() -> None:
+    """73 rows in tiles of 64 took 1.4 times as long as torch.mm."""
+    specs = axe.Spec((73, 3072), "bf16"), axe.Spec((3072, 2944), "bf16")
+    (kernel,) = axe.compile(lambda a, b: a @ b, *specs, target="h200").kernels
+    assert kernel.parameters["turned"] == 1
+    assert kernel.parameters["n"] in (40, 80)
+    (other,) = axe.compile(lambda a, b: a @ b, *specs, target=ROUND).kernels
+    assert other.parameters["turned"] == 0
+    assert other.time_s > 1.1 * kernel.time_s
+
+
+def test_large_products_are_offered_nothing_else() -> None:
+    specs = axe.Spec((8192, 4096), "f16"), axe.Spec((4096, 8192), "f16")
+    chosen = [
+        axe.compile(lambda a, b: a @ b, *specs, target=t).kernels[0].parameters
+        for t in (h200, ROUND)
+    ]
+    assert chosen[0] == chosen[1]
