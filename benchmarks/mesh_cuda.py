@@ -108,10 +108,10 @@ def placed(cut: str, shape: tuple[int, ...]) -> Any:
 
 
 def drawn(seed: int = 26) -> dict[str, tuple[int, int, int]]:
-    """Four products more."""
+    """Eight products more."""
     rng = random.Random(seed)
     return {
-        f"drawn_{n}": (8192, 512 * rng.randint(6, 16), 512 * rng.randint(8, 20)) for n in range(4)
+        f"drawn_{n}": (8192, 512 * rng.randint(6, 16), 512 * rng.randint(8, 20)) for n in range(8)
     }
 
 
@@ -167,7 +167,8 @@ def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
         ]
         exe = axe.compile(fn, *specs, target=target, mesh=MESH, outputs=goals)
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
-        assert case.kind in ("move", "mlp") or exe.plan.link_bytes == 2 * case.n_bytes, case
+        computed = case.kind in ("mlp", "scatter", "gathered")  # other cuts may be hidden better
+        assert case.kind == "move" or computed or exe.plan.link_bytes == 2 * case.n_bytes, case
         save(exe, folder, case.name, {**chosen(exe), "exchanges_us": moved})
         print(case.name, [s.name for s in exe.plan.steps], exe.plan.link_bytes, flush=True)
 

@@ -143,7 +143,7 @@ def of_meshes() -> Iterator[tuple[str, str]]:
         drawn.append((f"{cut}: {of}, {elements(of).text}", elements(of)))
     yield "redistribution", figure_svg(drawn)
 
-    mesh, shapes = axe.Mesh({"x": 2}), {(8192, 8192): "P(None,'x')", (8192, 4096): "P(None,None)"}
+    mesh, shapes = axe.Mesh({"x": 2}), {(8192, 8192): "P(None,'x')", (8192, 4096): "P('x',None)"}
     x, w = (
         axe.Spec(shape, "f16", layout=axe.read("jax", cut, shape=shape, mesh=mesh))
         for shape, cut in shapes.items()

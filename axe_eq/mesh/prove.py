@@ -106,7 +106,7 @@ def _check_steps(plan: MeshPlan) -> None:
             raise ScheduleError(f"buffer {name!r}", f"lies within {within!r}", "memory of its own")
     for b in plan.buffers.values():
         whole = plan.buffers.get(plan.root(b.name))
-        if b.begins and (not b.within or len(b.begins) != plan.n_ranks):
+        if b.begins and (not b.within or len(b.begins) != plan.n_ranks or min(b.begins) < 0):
             wrong = f"begins at {b.begins} of {b.within!r}"
             raise ScheduleError(f"buffer {b.name!r}", wrong, f"{plan.n_ranks} of another one")
         if whole is None or whole.within:

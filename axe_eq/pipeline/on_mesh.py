@@ -220,10 +220,11 @@ class Plans:
         """Compute what is beside exchanges in blocks, more of them as long as that pays."""
         if not self._beside:
             return
-        plain = sorted((t for t in self.tried.values() if t.fits), key=lambda t: t.least_s)
+        fitting = (t for t in self.tried.values() if t.fits)
+        plain = sorted(fitting, key=lambda t: t.least_s + t.graph.time_s)  # all hidden, and nothing
         for tried in plain[:MOST_HIDDEN]:
             if tried.least_s > self.best.graph.time_s * (1 - LEAST_GAIN):
-                return
+                continue
             for region in regions(tried.cuts, WORTH_S):
                 found = [self._in_blocks(tried, own) for own in turned(tried.cuts, region)]
                 best = min(found, key=lambda t: t.rank, default=tried)

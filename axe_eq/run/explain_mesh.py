@@ -123,12 +123,7 @@ def _blocks(found: Any) -> list[str]:
     for region in found.best.regions:
         shown = [f"{found.name(n)} dim {d}" for n, d in list(region.dims.items())[:MOST_CUTS]]
         more = f"; {len(region.dims) - MOST_CUTS} more" if len(region.dims) > MOST_CUTS else ""
-        sizes = range(len(region.sizes))
-        lines.append(
-            f"in blocks of {' '.join(str(region.n_parts * region.rows(n)) for n in sizes)} beside "
-            f"exchanges: "
-            f"{'; '.join(shown)}{more}"
-        )
+        lines.append(f"{region.said} beside exchanges: {'; '.join(shown)}{more}")
     return lines
 
 

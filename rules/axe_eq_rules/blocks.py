@@ -332,8 +332,7 @@ def beside(cores: Sequence[Term], dim: int) -> Term | None:
         for n, row in enumerate(rows):
             if len(row) == 2 and _is_swapped(row, rows[0]):
                 s, rows[n] = sigs[n], row[::-1]
-                reads = s.operands[::-1]
-                sigs[n] = make(reads, range(s.n_out), s.monoid, s.reduced, dict(s.fixed))
+                sigs[n] = make(s.operands[::-1], range(s.n_out), s.monoid, s.reduced, dict(s.fixed))
     extents = [s.extents([shape(x) for x in row]) for s, row in zip(sigs, rows, strict=True)]
     lengths = [e[dim] for e in extents]
     own = {(c.args[1], s.n_out, s.monoid, s.n_reduced, len(s.operands), e[:dim], e[dim + 1 :])

@@ -137,9 +137,10 @@ def _ends(core: Term) -> tuple[int, list[int]] | None:
     sig = signature(core.args[0])
     for operand, x in zip(sig.operands, operands(core), strict=True):
         axis = join_axis(x.args[0]) if x.symbol is Sel else None
-        d = None if axis is None else operand[axis].plain
-        if d is not None and d < sig.n_out and len(operands(x)) > 1:
-            return d, [shape(part)[axis] for part in operands(x)]
+        if axis is not None and len(operands(x)) > 1:
+            d = operand[axis].plain
+            if d is not None and d < sig.n_out:
+                return d, [shape(part)[axis] for part in operands(x)]
         for d in {d for p in operand if p.plain is None for d, _ in p.terms if d < sig.n_out}:
             if 1 < shape(core)[d] <= MOST_PARTS:
                 return d, [1] * shape(core)[d]

@@ -15,6 +15,7 @@ from axe_eq.errors import ArgumentError
 from axe_eq.layout import Mesh
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES, Array
+from tests.unit.mesh.blocks import in_blocks
 
 pytestmark = pytest.mark.multigpu
 
@@ -91,6 +92,24 @@ def test_a_block_launched_on_two_devices_is_the_block(transport: str, tmp_path: 
         got = np.asarray(flatten(found.outputs)[1][0], np.float32)
         assert np.linalg.norm(got - wanted) < 2e-3 * np.linalg.norm(wanted)
         assert found.sent == exe.plan.n_bytes
+
+
+@pytest.mark.parametrize("transport", ["peers", "nccl"])
+@pytest.mark.parametrize(("dim", "late"), [(0, True), (1, None)])
+def test_blocks_are_read_and_written_where_they_lie(
+    dim: int, late: bool | None, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows at another place on every device, sums in the product's kernel; and columns."""
+    chosen = in_blocks(monkeypatch, [(1, 1)], dim=dim, late=late)
+    shapes = (512, 256), (256, 512)
+    specs = [axe.Spec(s, "f16", layout=placed(c, s)) for s, c in zip(shapes, (C, R), strict=True)]
+    goal = [placed(R, (512, 512))]
+    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=M2, outputs=goal)
+    assert chosen
+    given = [numbers(s, "f16", n) for n, s in enumerate(shapes)]
+    found = exe.launch(*given, transport=transport)
+    assert np.array_equal(np.asarray(flatten(found.outputs)[1][0]), exe.meaning(*given))
+    assert found.sent == exe.plan.n_bytes
 
 
 def test_shards_on_another_device_are_refused() -> None:

@@ -89,6 +89,12 @@ class Region:
         return len(self.sizes)
 
     @property
+    def said(self) -> str:
+        """What its blocks are, for people."""
+        each = (str(self.n_parts * self.rows(n)) for n in range(len(self.sizes)))
+        return f"in blocks of {' '.join(each)}"
+
+    @property
     def text(self) -> str:
         """Its sizes, for people."""
         return f"in blocks {':'.join(map(str, self.sizes))}"

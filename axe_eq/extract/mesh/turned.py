@@ -48,9 +48,15 @@ class Turned(Region):
         return self.n_parts * len(self.sizes)
 
     @property
+    def said(self) -> str:
+        """What its blocks are, for people."""
+        each = (str(self.rows(n)) for n in range(len(self.sizes)))
+        return f"in blocks of {' '.join(each)} for one device after the other"
+
+    @property
     def text(self) -> str:
         """How it is computed, for people."""
-        late = ", its own last" if self.late else ""
+        late = ", sums in their kernels" if self.late else ""
         return f"by devices in blocks {':'.join(map(str, self.sizes))}{late}"
 
     def compute(self, into: Blocked, node: Node) -> None:
@@ -167,8 +173,8 @@ def _may_turn(cuts: Cuts, node: Node, dim: int, axes: tuple[str, ...]) -> bool:
         for projection, part in zip(operand, need, strict=True):
             mine = projection.plain == letter
             uses = any(d == letter for d, _ in projection.terms)
-            others = set(part.axes) & set(axes) and part.axes != axes
-            if part.overlaps or others or uses != mine or mine != (part.axes == axes):
+            mixed = part.axes != axes and not set(part.axes).isdisjoint(axes)
+            if part.overlaps or mixed or uses != mine or mine != (part.axes == axes):
                 return False
             if projection.plain == dim and part.axes:
                 return False
@@ -190,6 +196,15 @@ def _reads(cuts: Cuts, node: Node, dims: dict[Node, int], axes: tuple[str, ...])
 # -- an operator in turned blocks ------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Operand:
+    """What a block reads: a value, its cut, and the dim along which devices have parts of it."""
+
+    node: Node
+    cut: Cut
+    by_rows: int | None = None
+
+
 class _Turning:
     def __init__(self, region: Turned, into: Blocked, node: Node) -> None:
         self.region, self.into, self.node, self.dim = region, into, node, region.dims[node]
@@ -202,11 +217,11 @@ class _Turning:
         made = {(turn, s): self._block(turn, s) for turn, s in each}
         if parts is None:
             blocks = [made[key] for key in each]
-            pieces = [TurnedPiece(self.dim, region, s, turn) for turn, s in each]
+            turns = [TurnedPiece(self.dim, region, s, turn) for turn, s in each]
             at = _cut_at(self.option.home, region.axes)
             assert at is not None
             whole = _whole(made, self.dim, at, region)
-            self.into.join(self.node, blocks, pieces, whole)
+            self.into.join(self.node, blocks, turns, whole)
             return
         sums = [self._folded([made[t, s] for t in range(region.n_parts)], s, parts.monoid)
                 for s in range(len(region.sizes))]  # fmt: skip
@@ -269,69 +284,65 @@ class _Turning:
     def _block(self, turn: int, s: int) -> Node:
         """A block of the value, or of the parts of it."""
         region, node, dim, option = self.region, self.node, self.dim, self.option
-        rows, axes = region.rows(s), region.axes
-        sig, letter = signature(node.text), _letter(node, option, axes)
-        args: list[Node] = []
-        own: list[Cut] = []
-        by_rows: list[bool] = []
+        rows, sig = region.rows(s), signature(node.text)
+        reads: list[_Operand] = []
         for arg, e, need in _operands(self.into.plain, node, dim):
             if e is None:
-                given, is_part = self.into.made[arg], False
-            else:
-                given, is_part = self._operand(arg, e, need, turn, s)
-                need = *need[:e], Part((), rows, rows), *need[e + 1 :]
-            args.append(given)
-            own.append(need)
-            by_rows.append(is_part)
-        parts = option.parts
-        home = option.home if parts is None else parts.cut
+                reads.append(_Operand(self.into.made[arg], need))
+                continue
+            given, is_part = self._operand(arg, e, need, turn, s)
+            own = *need[:e], Part((), rows, rows), *need[e + 1 :]
+            reads.append(_Operand(given, own, e if is_part else None))
+        home = option.home if option.parts is None else option.parts.cut
         home = *home[:dim], Part((), rows, rows), *home[dim + 1 :]
-        work = option.work
-        share = rows / region.extent
-        less = Work(work.compute_s * share, tuple(t * share for t in work.given_s),
-                    work.made_s * share)  # fmt: skip
-        assert letter is not None
-        if parts is None and not any(by_rows):
-            fixed = {d: rows if d == dim else n for d, n in sig.fixed}
-            made = make(sig.operands, range(sig.n_out), sig.monoid, sig.reduced, fixed)
-            block = op_node(made.text, node.cell, args)
-            return self._kept(block, Option(tuple(own), home, less), s, turn)
-        # A letter more: the device. It is a digit of what is cut, and of an operand's rows.
-        front = letter if parts is None else dim
-        one = Part(axes, 1, 1)
-        reads = needs(node, dim)
-        assert reads is not None
+        share, work = rows / region.extent, option.work
+        given_s = tuple(t * share for t in work.given_s)
+        less = Work(work.compute_s * share, given_s, work.made_s * share)
+        if option.parts is not None or any(r.by_rows is not None for r in reads):
+            return self._by_device(reads, home, less, turn, s)
+        fixed = {d: rows if d == dim else n for d, n in sig.fixed}
+        made = make(sig.operands, range(sig.n_out), sig.monoid, sig.reduced, fixed)
+        block = op_node(made.text, node.cell, [r.node for r in reads])
+        return self._kept(block, Option(tuple(r.cut for r in reads), home, less), s, turn)
+
+    def _by_device(
+        self, reads: Sequence[_Operand], home: Cut, work: Work, turn: int, s: int
+    ) -> Node:
+        """A block with a letter more: the device, a digit of what is cut and of operands' rows."""
+        region, node, dim, option = self.region, self.node, self.dim, self.option
+        sig, letter = signature(node.text), _letter(node, option, region.axes)
+        front = dim if option.parts is not None or letter is None else letter
+        one = Part(region.axes, 1, 1)
+        given: list[Node] = []
         operands: list[list[Affine]] = []
         cuts: list[Cut] = []
-        for number, (operand, need) in enumerate(zip(sig.operands, own, strict=True)):
-            row: list[Affine] = []
-            cut: list[Part] = []
-            at = reads[number] if by_rows[number] else None
-            for d, (projection, part) in reversed(list(enumerate(zip(operand, need, strict=True)))):
-                found = Affine.of({k + (k >= front): c for k, c in projection.terms},
-                                  projection.offset)  # fmt: skip
-                if projection.plain == letter or d == at:
-                    args[number] = _split(args[number], d, part.length)
-                    if d == at and len(region.sizes) == 1 and not turn:
-                        self.into.views.add(args[number])
-                    row[:0] = [plain(front), found]
-                    cut[:0] = [one, Part((), part.length, part.length)]
-                else:
-                    row.insert(0, found)
-                    cut.insert(0, part)
+        for operand, read in zip(sig.operands, reads, strict=True):
+            arg, row, cut = read.node, list[Affine](), list[Part]()
+            for d in reversed(range(len(operand))):
+                p, part = operand[d], read.cut[d]
+                moved = Affine.of({k + (k >= front): c for k, c in p.terms}, p.offset)
+                if p.plain != letter and d != read.by_rows:
+                    row, cut = [moved, *row], [part, *cut]
+                    continue
+                arg = _split(arg, d, part.length)
+                if d == read.by_rows and len(region.sizes) == 1 and not turn:
+                    self.into.views.add(arg)
+                row = [plain(front), moved, *row]
+                cut = [one, Part((), part.length, part.length), *cut]
+            given.append(arg)
             operands.append(row)
             cuts.append(tuple(cut))
-        fixed = {
-            d + (d >= front): rows if d == dim else n // (region.n_parts if d == letter else 1)
-            for d, n in sig.fixed
+        lengths = {dim: region.rows(s)} | {
+            d: n // region.n_parts for d, n in sig.fixed if d == letter
         }
+        fixed = {d + (d >= front): lengths.get(d, n) for d, n in sig.fixed}
         reduced = [d + 1 for d in sig.reduced]
         made = make(operands, range(sig.n_out + 1), sig.monoid, reduced, fixed)
-        block = op_node(made.text, node.cell, args)
+        block = op_node(made.text, node.cell, given)
         inner = Part((), home[front].length, home[front].length)
         stacked = *home[:front], one, inner, *home[front + 1 :]
-        self._kept(block, Option(tuple(cuts), stacked, less), s, turn)
-        if parts is not None:
+        self._kept(block, Option(tuple(cuts), stacked, work), s, turn)
+        if option.parts is not None:
             return block
         merged = sel_node(join_text("merge", front, 2), [block])
         return self._kept(merged, Option((stacked,), home, NO_WORK), s, turn)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from axe_eq.extract.mesh.blocks import Region, regions
+from axe_eq.extract.mesh.turned import turned
 from axe_eq.pipeline import answers
 from axe_eq.pipeline.on_mesh import Plans
 
@@ -17,14 +18,20 @@ def in_blocks(
     counts: Sequence[int | tuple[int, ...]],
     seed: int = 0,
     dim: int | None = None,
+    late: bool | None = None,
 ) -> list[Region]:
-    """Take the first plan in such numbers of blocks; what that is, once something is compiled."""
+    """Take the first plan in such numbers of blocks; what that is, once something is compiled.
+
+    With `late` blocks are turned, and sums are in the kernels of products or not.
+    """
     found: list[Region] = []
 
     def hide(plans: Plans) -> None:
         rng, taken = random.Random(seed), set[object]()
         best = plans.best
         every = [r for r in regions(best.cuts, 0.0) if dim is None or {*r.dims.values()} == {dim}]
+        if late is not None:
+            every = [t for r in every for t in turned(best.cuts, r) if t.late == late]
         rng.shuffle(every)
         for region in every:
             numbers = rng.sample(list(counts), len(counts))
