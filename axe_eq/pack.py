@@ -566,11 +566,10 @@ def _check_without(dropped: Sequence[object], found: Sequence[Pack]) -> None:
     if not dropped:  # most programs: to know all names imports the laws of proofs
         return
     laws = {key for p in found for n in p.laws for key in (n, f"{p.name}/{n}")}
-    known = laws | {p.name for p in found} | set(installed())
     for name in dropped:
         if not isinstance(name, str):
             raise PackError(f"without {name!r}", "is no name", "names of laws and packs")
-        if name not in known:
+        if name not in (known := laws | {p.name for p in found} | set(installed())):
             bare = {key.rpartition("/")[2] for key in known}
             near = get_close_matches(name.rpartition("/")[2], sorted(bare), 3, ALIKE)
             raise PackError(

@@ -109,7 +109,10 @@ def _keep() -> None:
 
 
 def _beyond_samples(items: list[pytest.Item], sample: int) -> set[pytest.Item]:
-    """Cases of tests marked `sampled(n)` beyond n of them, chosen by name and number of sample."""
+    """Cases of tests marked `sampled(n)` beyond n of them, chosen by name and number of sample.
+
+    Those that the mark calls `slow`, by their ids, are taken where no others are left.
+    """
     cases: dict[tuple[Path, str], list[pytest.Function]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("sampled"):
@@ -118,7 +121,13 @@ def _beyond_samples(items: list[pytest.Item], sample: int) -> set[pytest.Item]:
     for found in cases.values():
         mark = found[0].get_closest_marker("sampled")
         assert mark is not None
-        order = sorted(found, key=lambda item: zlib.crc32(f"{sample} {item.name}".encode()))
+        slow = {f"[{case}]" for case in mark.kwargs.get("slow", ())}
+
+        def place(item: pytest.Function, slow: set[str] = slow) -> tuple[bool, int]:
+            called = item.name.removeprefix(item.originalname) in slow
+            return called, zlib.crc32(f"{sample} {item.name}".encode())
+
+        order = sorted(found, key=place)
         left_out.update(order[mark.args[0] :])
     return left_out
 

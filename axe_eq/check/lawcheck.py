@@ -58,6 +58,7 @@ Inputs = Mapping[str, Array]
 LEAST_SHARE = 0.1  # of samples for which a law's condition must hold
 PATIENCE = 20_000  # attempts to meet a law's condition a first time
 _AGAIN = 500  # attempts to find another sample
+_REPEATS = 60  # usable attempts in a row, for each sample found, that give none that is new
 
 
 def _value(term: Term, inputs: Inputs) -> Array:
@@ -191,14 +192,17 @@ def _unbound(law: Law) -> str:
 
 
 def _collect(sampler: Sampler, samples: int, patience: int) -> list[Sample]:
-    """Distinct usable samples, at most so many."""
+    """Distinct usable samples, at most so many; fewer where the sampler only repeats itself."""
     found: dict[tuple[Any, ...], Sample] = {}
-    left = patience if sampler.law.params else 1
-    while len(found) < samples and left > 0:
+    left, known = patience if sampler.law.params else 1, 0
+    while len(found) < samples and left > 0 and known < _REPEATS * max(1, len(found)):
         sample = sampler.attempt()
         left -= 1
-        if sample is not None and found.setdefault(sample.values, sample) is sample:
-            left = max(left, _AGAIN)
+        if sample is None:
+            continue
+        known += 1
+        if found.setdefault(sample.values, sample) is sample:
+            left, known = max(left, _AGAIN), 0
     return list(found.values())
 
 

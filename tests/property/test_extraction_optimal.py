@@ -17,7 +17,7 @@ from axe_eq.extract.search.stage import extract
 from tests.unit.extract.graphs import forest_of, program_of_results, random_program, search_of
 
 SMALL, MEDIUM, OF_RESULTS = 200, 60, 60
-SAMPLE = 0.05
+SAMPLE = 0.03
 
 
 def exhaustive(forest: Forest, prices: Prices) -> float:

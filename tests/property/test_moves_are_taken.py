@@ -261,7 +261,7 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, slow=("sums of normalised rows so far",))
 @pytest.mark.parametrize("name", NAMED)
 def test_a_program_of_moves_is_taken_and_right(name: str) -> None:
     fn, specs = NAMED[name]

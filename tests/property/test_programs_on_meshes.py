@@ -87,7 +87,7 @@ def check_prices(exe: axe.Executable) -> None:
 
 
 @pytest.mark.usefixtures("searched")
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6, slow=("217", "227"))
 @pytest.mark.parametrize("number", range(COUNT))
 def test_a_drawn_program_is_right_on_a_mesh(number: int) -> None:
     check(number)

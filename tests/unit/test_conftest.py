@@ -156,3 +156,8 @@ def test_of_sampled_tests_some_cases_run_and_others_of_another_sample(suite: Pat
     assert some != others
     left_out = next(case for case in every if case not in some)
     assert cases("-k", f"[{left_out[-1]}]") == [left_out]
+
+    test = (suite / "tests/test_it.py").read_text()
+    slow = [case[-1] for case in some]  # those that were taken
+    (suite / "tests/test_it.py").write_text(test.replace("sampled(3)", f"sampled(7, slow={slow})"))
+    assert len([case for case in cases() if case in some]) == 1

@@ -167,7 +167,7 @@ STREAMS: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, slow=("100 x 333 x 64",))
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     emitted: list[tuple[Any, chunks.Tiling]] = []
@@ -300,6 +300,7 @@ def test_what_a_machine_offers_is_what_products_and_streams_have(
     assert found[0].source != found[1].source
 
 
+@pytest.mark.sampled(3, slow=("streaming-weigh_clocks.2",))
 @pytest.mark.parametrize(
     ("schedule", "name"),
     [

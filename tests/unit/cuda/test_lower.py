@@ -113,7 +113,7 @@ def arrays_for(specs: tuple[axe.Spec, ...]) -> list[Any]:
     return [(rng.standard_normal(s.shape) / 4).astype(DTYPES[s.dtype].numpy) for s in specs]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, slow=("mlp of one token",))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_lowered_programs_mean_what_the_program_means(name: str) -> None:
     exe = compiled(name)

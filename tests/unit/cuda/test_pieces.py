@@ -94,7 +94,7 @@ def check(name: str, orders: int) -> None:
             )  # fmt: skip
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(4, slow=("halves of few heads", "halves of heads"))
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_candidate_of_a_map_means_what_the_program_means(name: str, full: bool) -> None:
     check(name, 50 if full else 1)

@@ -80,7 +80,7 @@ def test_products_of_odd_rows_run_on_bulk_copies(name: str) -> None:
         assert buffer_bytes(buffer) == (of.size // row * pitch - pitch + row) * of.itemsize
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, slow=[name for name in PROGRAMS if name != "batches"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_products_of_odd_rows_are_right(name: str) -> None:
     exe, rng = compiled(name), np.random.default_rng(0)

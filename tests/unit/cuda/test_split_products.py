@@ -85,7 +85,7 @@ def parts(exe: axe.Executable) -> int:
     return int(first.loops.get("b", 1) * first.parameters.get("split", 1))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1, slow=("9",))
 @pytest.mark.parametrize("number", range(DRAWN))
 def test_drawn_products_over_a_long_dim_are_right(number: int) -> None:
     m, k, n, order, dtype = drawn(number)

@@ -129,6 +129,7 @@ def split(monkeypatch: pytest.MonkeyPatch) -> axe.Target:
     return h200.replace(name="slow", memories=memories, launch_s=0.0, figures=figures)
 
 
+@pytest.mark.sampled(5, slow=("mean and variance-shape6-dims6", "product-shape5-dims5"))
 @pytest.mark.parametrize(
     ("kind", "shape", "dims"),
     [

@@ -42,7 +42,7 @@ def all_of(self: Reach, laws: dict[str, Law], *, ends: bool = False) -> list[str
     return [key for key, law in laws.items() if not law.normal]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_laws_in_reach_find_what_all_laws_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_kept", {})

@@ -66,7 +66,7 @@ def rows_of_one(x: Any) -> Any:
 CIRCLES = {halves_joined: "5x4:f32", rolled_twice: "5x4:f32", rows_of_one: "4x1:f32"}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1, slow=("rolled_twice",))
 @pytest.mark.parametrize("fn", CIRCLES)
 def test_what_is_set_aside_is_nothing_that_is_chosen(
     fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch

@@ -150,7 +150,7 @@ def test_a_layout_that_is_given_stays_and_others_follow() -> None:
     assert np.array_equal(exe.interpret(a, b), a @ b)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4, slow=("100080", "100050"))
 @pytest.mark.parametrize("seed", DRAWN)
 def test_drawn_programs_are_right_and_never_dearer(seed: int) -> None:
     row = drawn(seed)
@@ -167,6 +167,7 @@ def test_on_a_mesh_it_is_as_if_nothing_was_said() -> None:
     assert plans[0].to_json() == plans[1].to_json()
 
 
+@pytest.mark.sampled(1, slow=("trn2-8-S[(16,16,128,32):(65536@m,32@m,512@m,1@m)]",))
 @pytest.mark.parametrize(
     ("target", "seed", "layout"),
     [

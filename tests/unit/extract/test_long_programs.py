@@ -60,15 +60,15 @@ def test_the_search_grows_with_the_steps_of_a_stencil(
     step: Callable[[Any], Any], spec: str
 ) -> None:
     """Twice the steps take at most 2.5 times the rows: demand alone took 8 times as many."""
-    assert rows(steps(step, 8), spec) < 2.5 * rows(steps(step, 4), spec)
+    assert rows(steps(step, 6), spec) < 2.5 * rows(steps(step, 3), spec)
 
 
 def test_many_steps_of_a_stencil_are_right() -> None:
     x = np.random.default_rng(3).normal(size=64).astype(np.float32)
     wanted = x.astype(np.float64)
-    for _ in range(6):
+    for _ in range(5):
         wanted = 0.25 * wanted[:-2] + 0.5 * wanted[1:-1] + 0.25 * wanted[2:]
-    exe = searched(steps(sliced, 6), "64:f32")
+    exe = searched(steps(sliced, 5), "64:f32")
     np.testing.assert_allclose(np.asarray(exe(x)), wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -146,6 +146,7 @@ def test_outputs_that_touch_one_value_are_not_all_offered_to_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each to its share of partners: 80 outputs offered 6,078 pairs, 160 of them 24,928."""
+    monkeypatch.setattr(choose, "MOST_PAIRS", 400)  # of 2,000, for half as many outputs
     offered, join = [], choose._Grouping._join
 
     def counted(*pair: Any) -> Any:
@@ -153,6 +154,6 @@ def test_outputs_that_touch_one_value_are_not_all_offered_to_each_other(
         return join(*pair)
 
     monkeypatch.setattr(choose._Grouping, "_join", counted)
-    exe = searched(lambda x: tuple(x * (n + 1) for n in range(80)), "64:f32", target="h200")
+    exe = searched(lambda x: tuple(x * (n + 1) for n in range(40)), "64:f32", target="h200")
     assert len(offered) <= 2 * choose.MOST_PAIRS
     assert len(exe.kernels) <= 6

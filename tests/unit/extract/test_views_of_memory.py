@@ -136,7 +136,7 @@ def compiled(of: Case, target: str) -> Any:
     return axe.compile(of.program, *(axe.Spec(s, "f16") for s in of.shapes), target=target, **more)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(3, slow=("22",))
 @pytest.mark.parametrize("seed", range(50))
 def test_views_take_no_kernel_and_no_byte(seed: int) -> None:
     of = case(seed)

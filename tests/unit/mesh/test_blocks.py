@@ -68,7 +68,7 @@ PROGRAMS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_blocks_lie_in_the_memory_of_the_whole(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = in_blocks(monkeypatch, [(2, 1, 1)], dim=0)
@@ -101,7 +101,7 @@ def test_blocks_of_what_is_read_through_are_joined(monkeypatch: pytest.MonkeyPat
     assert chosen
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(3, slow=("gram",))
 @pytest.mark.parametrize("name", CASES)
 def test_programs_in_blocks_are_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = in_blocks(monkeypatch, [2, 3, (3, 1), (1, 2, 4, 1)], seed=len(name))
@@ -116,6 +116,7 @@ def test_programs_in_blocks_are_the_same(name: str, monkeypatch: pytest.MonkeyPa
     assert exe.schedule.simulation.sent == exe.plan.n_bytes
 
 
+@pytest.mark.sampled(1, slow=("scatter",))
 @pytest.mark.parametrize("name", ["scatter", "gathered"])
 def test_kernels_read_and_write_blocks_where_they_lie(
     name: str, monkeypatch: pytest.MonkeyPatch

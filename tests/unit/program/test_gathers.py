@@ -126,6 +126,7 @@ def test_small_integers_promote_as_the_standard_says(names: str, wider: str) -> 
     assert promote(*names.split()) == promote(*names.split()[::-1]) == wider
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16])
 def test_small_integers_compute_as_in_numpy(dtype: Any) -> None:
     ends = np.iinfo(dtype)

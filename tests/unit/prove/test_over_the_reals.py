@@ -105,7 +105,7 @@ EQUAL: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(5, slow=("attention with a mask",))
 @pytest.mark.parametrize("name", EQUAL)
 def test_sides_that_are_undefined_alike_are_proved(name: str) -> None:
     f, g, *specs = EQUAL[name]
