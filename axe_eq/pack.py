@@ -1,9 +1,8 @@
 """Packs: one registration of operators, laws, schedules, targets, instructions and emitters.
 
-Packs are found by entry points of the group ``axe_eq.packs``; those of this distribution use the
-same door as anybody else's. Loading a pack imports it, which declares its operators; laws take part
-in a search only when their pack is asked for, and laws that hold on reals only live in packs marked
-so.
+Packs are found by entry points of the group ``axe_eq.packs``, those of this distribution too.
+Loading a pack imports it, which declares its operators. Its laws take part in a search only where
+the pack is asked for. A pack whose laws hold on reals alone is marked so.
 """
 
 from __future__ import annotations
@@ -336,18 +335,18 @@ def title_of_schedule(name: str) -> str:
 def ask_schedule(
     schedule: Any, what: str, *given: Any, expected: str, wrong: Callable[[Any], str | None]
 ) -> Any:
-    """What a method of a schedule answers; packs are somebody else's code, so it is checked.
+    """The answer of a schedule's method. It is checked, for a pack is somebody else's code.
 
     Args:
         schedule: of some pack.
         what: the method.
         given: its arguments.
         expected: what it is to answer, for errors.
-        wrong: what is wrong with an answer; None where nothing is.
+        wrong: says what is wrong with an answer; None where nothing is.
 
     Raises:
-        PackError: it fails, or answers something else; names the pack, the part and the line.
-        AxeError: its own, as they are.
+        PackError: the method fails, or gives another answer; names the pack, the part and the line.
+        AxeError: what the method itself raises of these.
     """
     try:
         answer = getattr(schedule, what)(*given)
@@ -465,7 +464,8 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     chosen = list(switches().packs or known) if names is None else name_list("packs", names)
     left_out = [*name_list("without", without), *switches().without]
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
-    _check_without(left_out, found)
+    if left_out:
+        _check_without(left_out, found)
     _check_families(found, {*known.values(), *found})
     return [p for p in found if p.name not in left_out]
 
@@ -497,10 +497,10 @@ def _check_families(found: Iterable[Pack], every: Collection[Pack]) -> None:
 
 
 def name_list(what: str, given: Iterable[Any]) -> list[Any]:
-    """What was given as an argument that lists names.
+    """An argument that lists names, as a list.
 
     Raises:
-        PackError: one text, which would be taken letter by letter, or nothing to go through.
+        PackError: it is a text, which would be taken letter by letter, or nothing to go through.
     """
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise PackError(f"{what}={given!r}", "is no list", "a list of names")
@@ -514,7 +514,9 @@ def _named(name: object, known: Mapping[str, Pack]) -> Pack:
 
 
 def reference(pack: Pack) -> str:
-    """What finds a pack in another process: its name, else "module:attribute"; see `by_reference`.
+    """A text by which another process finds a pack: its name, or "module:attribute".
+
+    `by_reference` reads it.
 
     Raises:
         PackError: it is neither installed nor a module's attribute.

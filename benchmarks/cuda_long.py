@@ -1,4 +1,4 @@
-"""Products of few tiles: long reduced dims, few rows, rows that begin inside lines; against torch.
+"""Products against torch: long reduced dims, few rows, rows that begin inside lines, large ones.
 
     python -m benchmarks.cuda_long --list
     python -m benchmarks.cuda_long --prepare FOLDER [--only NAME ...]
@@ -8,11 +8,12 @@
 --prepare compiles and saves all products for an H200, without a GPU, and beside what is chosen the
 best of one kernel where that is another; --gpu runs them. Products are named ones and drawn ones:
 `long` of K from 16384 to 524288 and few tiles, `few` of 1 to 256 rows, `askew` of rows that begin
-inside lines of 128 bytes. --seed takes those drawn by another seed alone, N of a group at most.
-Correctness comes first: every result is compared with torch in float64
+inside lines of 128 bytes, `large` of 4096 to 16384 rows. --seed takes those drawn by another seed
+alone, N of a group at most. Correctness comes first: every result is compared with torch in float64
 on random normal data. What is timed are CUDA graphs over buffers that take turns and are larger
 than L2 together, in shuffled order, the median of the rounds: torch.mm and `torch.compile`, which
-autotunes products with max-autotune-no-cudagraphs.
+autotunes products with max-autotune-no-cudagraphs. Large products are bursts of calls on the same
+memory after a rest, against torch.mm alone, whose result they are compared with.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from benchmarks import cuda_saved
 from benchmarks.regret_programs import log_uniform
 
 SEED, SETS_BYTES, MOST_BYTES = 29, 300e6, 1.5e9
-DRAWN, MOST = {"long": 20, "few": 30, "askew": 10}, 30
+DRAWN, MOST = {"long": 20, "few": 30, "askew": 10, "large": 24}, 30
 TOLERANCE = 2e-3
 MODES = ("default", "max-autotune-no-cudagraphs")
 
@@ -40,7 +41,7 @@ class Case:
     """A product of m rows, n columns and a sum over k.
 
     Attributes:
-        group: "long", "few" or "askew".
+        group: "long", "few", "askew" or "large".
         m, k, n: extents.
         turned: per operand whether it lies transposed, "N" or "T".
         dtype: of operands and result.
@@ -96,6 +97,12 @@ def _drawn(group: str, rng: random.Random) -> Case:
     if group == "few":
         k, n = (log_uniform(rng, 1024, 16384, 64) for _ in range(2))
         return Case(group, log_uniform(rng, 1, 256), k, n, rng.choice(("NN", "NT")), dtype)
+    if group == "large":
+        m, (k, n) = (
+            log_uniform(rng, 4096, 16384, 64),
+            (log_uniform(rng, 1024, 16384, 64) for _ in "kn"),
+        )
+        return Case(group, m, k, n, rng.choice(("NN", "NT")), dtype)
     if group == "askew":
         m, k, n = (e + 8 * (e % 64 == 0) for e in (log_uniform(rng, 512, 4096, 8) for _ in "mkn"))
         return Case(group, m, k, n, turned, dtype)
@@ -140,15 +147,16 @@ def measure(case: Case, saved: Path, modes: Sequence[str], rounds: int = 9) -> d
     import torch
 
     from axe_eq.run.store import load
-    from benchmarks.cuda import Run, graphs, summary
+    from benchmarks.cuda import Run, burst, graphs, summary
 
     dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[case.dtype]
     n_bytes = dtype.itemsize * (case.k * (case.m + case.n) + case.m * case.n)
+    is_large = case.group == "large"
     sets = [
         tuple(torch.randn(s, device="cuda", dtype=dtype) for s in case.shapes)
-        for _ in range(max(2, math.ceil(SETS_BYTES / n_bytes)))
+        for _ in range(1 if is_large else max(2, math.ceil(SETS_BYTES / n_bytes)))
     ]
-    want = case.product(*(x.double() for x in sets[0]))
+    want = case.product(*(x if is_large else x.double() for x in sets[0]))
     about = json.loads((saved / f"{case.name}.json").read_text(encoding="utf-8"))
     runs: dict[str, list[Run]] = {}
     for way, found in about.items():
@@ -167,9 +175,14 @@ def measure(case: Case, saved: Path, modes: Sequence[str], rounds: int = 9) -> d
     runs["torch.mm"] = [
         partial(torch.mm, *given, out=out) for given, out in zip(plain, outs, strict=True)
     ]
-    for mode in modes:
+    for mode in () if is_large else modes:
         runs[f"compile {mode}"] = cuda_saved.compiled(case.product, sets, mode=mode)
-    times = summary(graphs(runs, rounds), n_bytes)
+    timed = (
+        burst({way: calls[0] for way, calls in runs.items()}, rounds)
+        if is_large
+        else graphs(runs, rounds)
+    )
+    times = summary(timed, n_bytes)
     best = min(v["us"] for key, v in times.items() if key not in about)
     ours = times["axe"]["us"] if "axe" in times else math.inf
     return {

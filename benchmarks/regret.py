@@ -6,11 +6,12 @@
     python -m benchmarks.regret --show FILE [--plot FILE.svg]
 
 Programs are drawn by seed over all schedules (`benchmarks.regret_programs`). Of every kernel that
-the compiler chose, the choice, the six candidates nearest by price and six drawn among the others
-are built and measured alone: CUDA graphs of calls on rotating memory, medians. Regret is the
-choice's time over that of the fastest; an estimate is off by time over estimate. Outputs of all
-candidates are compared with the choice's on the same random arrays first. --prepare builds them
-anywhere, a file per seed; --saved measures those, seed after seed until the budget is spent.
+the compiler chose, the choice, the six candidates nearest by price and six drawn among all others
+of any schedule are built and measured alone: CUDA graphs of calls on rotating memory, medians.
+Candidates whose price is above three times the choice's are not drawn. Regret is the choice's time
+over that of the fastest; an estimate is off by time over estimate. What every candidate stores is
+compared with what the choice stored. --prepare builds them anywhere, a file per seed; --saved
+measures those, seed after seed until the budget is spent.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ import numpy as np
 from benchmarks.machine import machine
 from benchmarks.regret_programs import drawn
 
-NEAR, FAR, MOST = 6, 6, 48
-SHARE_S = 0.03  # for the rounds of one candidate
+NEAR, FAR, FARTHEST = 6, 6, 3.0
+SHARE_S, ROUND_S = 4.5e-3, 6e-4  # for the rounds of one candidate, and of one round
 SIDE, MARGIN = 420, 46  # of the plot, in points
-COMPARED = 1 << 18  # elements of a result, evenly spaced
+COMPARED = 1 << 20  # bytes at either end of a result
 Row = dict[str, Any]
 
 
@@ -78,11 +79,13 @@ def built(
     rows = []
     for step, group in zip(graph.kernels, found.groups, strict=True):
         layouts = stored(found.forest, group)
-        prices = [*found.prices.nearest(group.roots, group.picks, layouts, MOST)]
-        others = prices[near + 1 :]
-        random.Random(base["seed"]).shuffle(others)
-        candidates = []
-        for price in [*prices[: near + 1], *others[:far]]:
+        choice, *others = found.prices.offered(group.roots, group.picks, layouts)
+        drawn_ = [p for p in others[near:] if p.time_s < FARTHEST * choice.time_s]
+        random.Random(base["seed"]).shuffle(drawn_)
+        candidates = list[Row]()
+        for price in [choice, *others[:near], *drawn_]:
+            if len(candidates) > near + far:
+                break
             made = replace(as_priced(step, price), rejected={})
             try:
                 code = runner.compile(alone(graph, made), exe.target)
@@ -97,33 +100,43 @@ def built(
 
 
 def measured(row: Row) -> Row:
-    """A kernel with the seconds of its candidates, those that compute what the choice computes."""
-    from axe_eq.program.types import ValueType
-    from axe_eq.run.timing import drawn as random_array
+    """A kernel with the seconds of its candidates, and how far apart their results are."""
+    from axe_eq_backends.cuda import timing
+    from axe_eq_backends.cuda.driver import default_device, on
     from axe_eq_backends.cuda.run import load
-    from axe_eq_backends.cuda.timing import rotating, timed
 
     programs = [load(candidate.pop("code")) for candidate in row["candidates"]]
-    code, rng = programs[0].code, np.random.default_rng(row["seed"])
-    ports = [code.ports[n] for n in code.inputs]
-    arrays = [random_array(ValueType(p.dtype, p.shape), rng) for p in ports]
     wanted: list[Any] = []
-    # All candidates have the same ports.
-    sets = rotating(programs[0])
-    for candidate, program in zip(row["candidates"], programs, strict=True):
-        results = [_some(a) for a in program(arrays)]
-        wanted = wanted or results
-        candidate["apart"] = max(map(_apart, results, wanted), default=0.0)
-        seconds = timed(program, SHARE_S, sets)
-        candidate["time_s"] = statistics.median(seconds)
-        candidate["spread"] = (max(seconds) - min(seconds)) / candidate["time_s"]
+    with on(default_device()):
+        sets = timing.rotating(programs[0])  # all candidates have the same ports
+        for candidate, program in zip(row["candidates"], programs, strict=True):
+            _results(program.code, sets[0], clear=True)
+            seconds = timing.timed(program, SHARE_S, sets, ROUND_S)
+            results = _results(program.code, sets[0])
+            wanted = wanted or results
+            candidate["apart"] = max(map(_apart, results, wanted), default=0.0)
+            candidate["time_s"] = statistics.median(seconds)
+            candidate["spread"] = (max(seconds) - min(seconds)) / candidate["time_s"]
     return row
 
 
-def _some(array: Any) -> Any:
-    """Elements of an array, evenly spaced; their number and the dims have no common factor."""
-    flat = np.asarray(array).reshape(-1)
-    return flat[:: max(1, flat.size // COMPARED) | 1]
+def _results(code: Any, memories: Sequence[Any], clear: bool = False) -> list[Any]:
+    """Both ends of every result, as it lies in memory; with `clear`, made zeros instead."""
+    from axe_eq.program.types import DTYPES
+    from axe_eq_backends.cuda.driver import download, upload
+
+    found = []
+    for (name, port), memory in zip(code.ports.items(), memories, strict=True):
+        element = DTYPES[port.dtype].numpy
+        n_bytes = min(port.n_bytes, COMPARED) // element.itemsize * element.itemsize
+        for first in {0, port.n_bytes - n_bytes} if name in code.made else ():
+            part = np.zeros(n_bytes // element.itemsize, element)
+            if clear:
+                upload(memory.pointer + first, part, name)
+            else:
+                download(part, memory.pointer + first, name)
+            found.append(part)
+    return found
 
 
 def _apart(a: Any, b: Any) -> float:

@@ -1,9 +1,9 @@
 """Cones read as formulas: every value of a kernel as a cell over loads and sums of its index space.
 
-The index space has one dim per dim of the roots, then one per reduced dim. What a load reads is the
-composition of its buffer's layout with the affine map from the index space, so operators that only
-move (broadcast, permute, slice, flip, reshape) vanish. Dims that some buffer cuts into blocks are
-cut in the index space: every tensor then has one stride per dim.
+The index space has one dim per dim of the roots, then one per reduced dim. An operand is read at an
+affine function of the index. Composed with the layout of its buffer, that gives the strides of a
+load, so operators that only move (broadcast, permute, slice, flip, reshape) vanish. Where a buffer
+cuts a dim into blocks, the index space is cut there too: every tensor then has one stride per dim.
 """
 
 from __future__ import annotations

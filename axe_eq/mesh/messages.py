@@ -191,7 +191,9 @@ class Messages:
         if piece.leaf < 0:
             return made(piece, chosen)
         leaves = [c.leaf for c in chosen]
-        return memories[piece.leaf][addresses(self.sources[piece.leaf], leaves, piece, True)]
+        source = self.sources[piece.leaf]
+        begin = source.begin(int(block.src[row]))
+        return memories[piece.leaf][addresses(source, leaves, piece, True, begin)]
 
     def _store(self, block: Block, row: int, payload: Array, memory: Array) -> None:
         chosen = block.chosen(row)
@@ -201,8 +203,9 @@ class Messages:
             values = payload.reshape([len(c.leaf) for c in chosen])
             values = values[np.ix_(*[c.slot for c in chosen])]
         indices = [c.index for c in chosen]
+        begin = self.goal.begin(int(block.dst[row]))
         for copy in self.goal.local_copies.tolist():
-            memory[addresses(self.goal, indices, block.piece, False, copy)] = values
+            memory[addresses(self.goal, indices, block.piece, False, begin + copy)] = values
 
     # -- what was moved, told again ---------------------------------------------------------------
 
@@ -230,13 +233,13 @@ def made(piece: Piece, chosen: Sequence[Class]) -> Array:
     return whole[_flat([c.leaf for c in chosen], piece.groups, piece.leaf_shape)]
 
 
-def addresses(side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0) -> Ints:
-    """Addresses of a choice of indices per group, one dim per group."""
+def addresses(side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, begin: int) -> Ints:
+    """Addresses of a choice of indices per group, one dim per group, `begin` added to all."""
     parts = []
     for index, group in zip(indices, piece.groups, strict=True):
         dims = group.leaf_dims if leaf else group.dims
         parts.append(side.tables(dims)[1][index] if dims else np.zeros(len(index), np.int64))
-    return side.placed(outer(parts, copy))
+    return side.placed(outer(parts, begin))
 
 
 def _flat(indices: Sequence[Ints], groups: Sequence[Group], shape: tuple[int, ...]) -> Ints:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from axe_eq.mesh.prove import Proof
     from axe_eq.mesh.timeline import RankEvent
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ class MeshPlan:
     def side(self, name: str) -> Side:
         """Who holds what of a buffer, and where."""
         buffer = self.buffers[name]
-        return side(buffer.layout, buffer.value_type.shape, shard.DEVICE_AXIS)
+        return side(buffer.layout, buffer.value_type.shape, shard.DEVICE_AXIS, buffer.begins)
 
     def local_type(self, name: str) -> ValueType:
         """Type of one rank's part of a buffer, dense and row-major."""
@@ -280,7 +280,7 @@ def plan_of(data: Mapping[str, Any]) -> MeshPlan:
     Raises:
         ScheduleError: its messages are told otherwise than its columns say.
     """
-    buffers = {b["name"]: BufferSpec(**b) for b in data["buffers"]}
+    buffers = {b["name"]: BufferSpec(**b | {"begins": tuple(b["begins"])}) for b in data["buffers"]}
     made = MeshPlan(
         data["target"], dict(data["mesh"]), buffers, tuple(map(_step_of, data["steps"])),
         tuple(data["inputs"]), tuple(data["outputs"]), tuple(data["types"]),
@@ -296,6 +296,10 @@ def plan_of(data: Mapping[str, Any]) -> MeshPlan:
     return made
 
 
+def _access(data: Mapping[str, Any]) -> Access:
+    return Access(data["buffer"], data["layout"], tuple(data["begins"]))
+
+
 def _step_of(data: Mapping[str, Any]) -> Step:
     if data["kind"] == "local":
         graph = from_json(json.dumps(data["graph"]))
@@ -306,8 +310,8 @@ def _step_of(data: Mapping[str, Any]) -> Step:
         TileNode(**{**n, "operands": tuple(n["operands"]), "view": tuple(n["view"])})
         for n in data["nodes"]
     )
-    reads = tuple(Access(**a) for a in data["reads"])
-    write, time_s = Access(**data["write"]), float(data["time_s"])
+    reads, write = tuple(map(_access, data["reads"])), _access(data["write"])
+    time_s = float(data["time_s"])
     step = exchange(data["name"], data["number"], reads, write, nodes, time_s=time_s)
     blocks = zip(step.messages.blocks, data["blocks"], strict=True)
     given = tuple(

@@ -106,6 +106,9 @@ def _check_steps(plan: MeshPlan) -> None:
             raise ScheduleError(f"buffer {name!r}", f"lies within {within!r}", "memory of its own")
     for b in plan.buffers.values():
         whole = plan.buffers.get(plan.root(b.name))
+        if b.begins and (not b.within or len(b.begins) != plan.n_ranks):
+            wrong = f"begins at {b.begins} of {b.within!r}"
+            raise ScheduleError(f"buffer {b.name!r}", wrong, f"{plan.n_ranks} of another one")
         if whole is None or whole.within:
             raise ScheduleError(
                 f"buffer {b.name!r}", f"lies within {b.within!r}", "one of the plan"
@@ -322,9 +325,10 @@ def _exchange(plan: MeshPlan, step: ExchangeStep) -> Certificate:
     """Prove one exchange: accesses, selectors and messages."""
     place = f"step {step.name}"
     for access in (*step.reads, step.write):
-        if plan.buffers[access.buffer].layout != access.layout:
-            wrong = f"accesses {access.buffer!r} in layout {access.layout}"
-            raise ScheduleError(place, wrong, plan.buffers[access.buffer].layout)
+        buffer = plan.buffers[access.buffer]
+        if (buffer.layout, buffer.begins) != (access.layout, access.begins):
+            wrong = f"accesses {access.buffer!r} in layout {access.layout} from {access.begins}"
+            raise ScheduleError(place, wrong, f"{buffer.layout} from {buffer.begins}")
     check_nodes(place, step.nodes, len(step.reads))
     for node in step.nodes:
         if node.kind == "load":
@@ -334,7 +338,7 @@ def _exchange(plan: MeshPlan, step: ExchangeStep) -> Certificate:
     if step.type != plan.buffers[step.write.buffer].value_type:
         raise ScheduleError(place, f"makes {step.type}", f"as {step.write.buffer!r}")
     sources, goal = sources_of(step.reads, step.nodes), step.messages.goal
-    wanted = side(step.write.layout, step.type.shape, shard.DEVICE_AXIS)
+    wanted = side(step.write.layout, step.type.shape, shard.DEVICE_AXIS, step.write.begins)
     if list(step.messages.sources) != sources or goal != wanted:
         raise ScheduleError(place, "has messages of other layouts", "those of its accesses")
     if step.messages.itemsize != step.type.itemsize:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -159,7 +160,8 @@ class Rank:
     def part(self, name: str) -> Any:
         """This rank's part of a buffer, in its local shape."""
         if self.plan.buffers[name].within:
-            return self.arrays.part(self.memory[name], digits(self.plan.buffers[name]))
+            lies, begin = digits(self.plan.buffers[name]), self.plan.side(name).begin(self.rank)
+            return self.arrays.part(self.memory[name], replace(lies, offset=lies.offset + begin))
         return self.memory[name].reshape(self.plan.local_type(name).shape)
 
     def size(self, name: str) -> int:

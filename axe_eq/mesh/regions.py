@@ -99,7 +99,7 @@ def fills(parts: Sequence[Part], n_elements: int) -> bool:
 
 def _part(messages: Messages, block: Block, row: int) -> Part:
     piece, chosen = block.piece, block.chosen(row)
-    copies = messages.goal.local_copies.tolist()
+    copies = (messages.goal.local_copies + messages.goal.begin(int(block.dst[row]))).tolist()
     indices = [c.index for c in chosen]
     goals = tuple(_region(messages.goal, indices, piece, False, copy) for copy in copies)
     slots = [c.slot for c in chosen]
@@ -113,22 +113,24 @@ def _part(messages: Messages, block: Block, row: int) -> Part:
             value, pick = value[pick], None
         return Part(-1, Region(0, (value.size,), (1,)), goals, None, value)
     leaves = [c.leaf for c in chosen]
-    return Part(piece.leaf, _region(messages.sources[piece.leaf], leaves, piece, True), goals, pick)
+    source = messages.sources[piece.leaf]
+    begin = source.begin(int(block.src[row]))
+    return Part(piece.leaf, _region(source, leaves, piece, True, begin), goals, pick)
 
 
-def _region(side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0) -> Region:
-    """The region of a choice of indices per group."""
+def _region(side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, begin: int) -> Region:
+    """The region of a choice of indices per group, `begin` added to all addresses."""
     if any(s.axis == DEFAULT_AXIS and s.bits for s in side.layout.swizzle):
-        flat = addresses(side, indices, piece, leaf, copy).reshape(-1)
+        flat = addresses(side, indices, piece, leaf, begin).reshape(-1)
         return Region(0, (len(flat),), (1,), flat)
-    offset, dims = side.base[1] + copy, []
+    offset, dims = side.base[1] + begin, []
     for index, group in zip(indices, piece.groups, strict=True):
         of = group.leaf_dims if leaf else group.dims
         if not of:
             continue
         found = box_of(side.tables(of)[1][index])
         if found is None:
-            flat = addresses(side, indices, piece, leaf, copy).reshape(-1)
+            flat = addresses(side, indices, piece, leaf, begin).reshape(-1)
             return Region(0, (len(flat),), (1,), flat)
         offset += found[0]
         dims += found[1]

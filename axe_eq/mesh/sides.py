@@ -53,12 +53,14 @@ class Side:
         axis: the device axis.
         own: per dim, device and address of every index where `layout` does not say them: parts
             that overlap, see `axe_eq.mesh.windows`.
+        begins: per device, what is added to all addresses; () for nothing.
     """
 
     layout: Layout
     shape: tuple[int, ...]
     axis: str
     own: tuple[tuple[Ints, Ints], ...] | None = None
+    begins: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         strange = [a for a in self.layout.axes if a not in (self.axis, DEFAULT_AXIS)]
@@ -71,11 +73,17 @@ class Side:
         for axis in (self.axis, DEFAULT_AXIS):
             if (low := self.layout.range(axis)[0]) < 0:
                 raise self._wrong(f"reaches {low}@{axis}", "coordinates from 0")
+        if min(self.begins, default=0) < 0:
+            raise self._wrong(f"begins at {self.begins}", "addresses from 0")
+
+    def begin(self, device: int) -> int:
+        """What is added to all addresses of a device."""
+        return self.begins[device] if self.begins else 0
 
     @cached_property
     def _key(self) -> tuple[object, ...]:
         own = None if self.own is None else tuple(t.tobytes() for pair in self.own for t in pair)
-        return self.layout, self.shape, self.axis, own
+        return self.layout, self.shape, self.axis, own, self.begins
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Side) and self._key == other._key)
@@ -155,7 +163,7 @@ class Side:
         whole = Layout(
             self.layout.shard, self.layout.replica, self.layout.offset, self.layout.swizzle
         )
-        return whole.range(DEFAULT_AXIS)[1] + 1
+        return whole.range(DEFAULT_AXIS)[1] + 1 + max(self.begins, default=0)
 
     def placed(self, sums: Ints) -> Ints:
         """Addresses, given the sums of what groups add and a displacement of copies."""
@@ -221,6 +229,6 @@ class Side:
 
 
 @lru_cache(maxsize=1024)
-def side(layout: str, shape: tuple[int, ...], axis: str) -> Side:
+def side(layout: str, shape: tuple[int, ...], axis: str, begins: tuple[int, ...] = ()) -> Side:
     """The side of a layout's text; remembered, with its tables."""
-    return Side(Layout.parse(layout), shape, axis)
+    return Side(Layout.parse(layout), shape, axis, None, begins)

@@ -88,7 +88,7 @@ def exchange(
     """An exchange with its messages planned; `near` is as of `ScheduleGraph`."""
     sources = sources_of(reads, nodes)
     out = value_type(nodes[-1].type)
-    goal = side(write.layout, out.shape, shard.DEVICE_AXIS)
+    goal = side(write.layout, out.shape, shard.DEVICE_AXIS, write.begins)
     made = plan(sources, goal, read_through(nodes), out.itemsize, near)
     return ExchangeStep(name, number, tuple(reads), write, tuple(nodes), made, time_s)
 
@@ -97,7 +97,7 @@ def sources_of(reads: Sequence[Access], nodes: Sequence[TileNode]) -> list[Side]
     """The sides of the buffers that an exchange reads, as its loads see them."""
     shapes = {n.access: value_type(n.type).shape for n in nodes if n.kind == "load"}
     found = enumerate(reads)
-    return [side(r.layout, shapes[number], shard.DEVICE_AXIS) for number, r in found]
+    return [side(r.layout, shapes[n], shard.DEVICE_AXIS, r.begins) for n, r in found]
 
 
 def reads_of(step: LocalStep | ExchangeStep) -> tuple[str, ...]:

@@ -59,8 +59,8 @@ class Cell:
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
         strict: a float value is NaN where an operand is.
         identity: its value is its operand.
-        quotient_of: name of the product that this is of its first operand and one over its second,
-            on reals.
+        quotient_of: name of the cell that gives the same, on reals, of its first operand and one
+            over its second: "mul" of a division.
         facts: facts about operands -> facts about the value (`axe_eq.program.facts`), for laws that
             need to know where values are defined or finite; without it nothing is known.
     """
@@ -140,8 +140,8 @@ def monoid_of(
     Args:
         name: the word in signatures.
         merges: name of the cell that merges two values.
-        unit: what changes no value that it is merged with; None where nothing is.
-        lifts: name of the cell of every value before; "" for none.
+        unit: the value that changes none that it is merged with; None where there is no such value.
+        lifts: name of a cell that every value goes through before it is merged; "" for none.
         more: other fields of `Monoid`.
 
     Raises:
@@ -321,10 +321,11 @@ SELECTORS: Table[Selector] = Table("selector")
 
 
 def folding(monoid: str) -> str:
-    """The monoid that reduces values of a monoid to what it would have reduced; "" where none does.
+    """The monoid that reduces the results of parts to the result of the whole; "" where none does.
 
-    It is the monoid itself where a value is its own state. Where it lifts values, as "farthest"
-    lifts them to their sizes, lifting twice would be wrong: it is one of the same cell without.
+    It is the monoid itself where that merges values as they are. Some monoids lift values first, as
+    "farthest" takes their sizes. Results are lifted already, so it is then the monoid with the same
+    cell that lifts nothing.
 
     >>> folding("max"), folding("softmax")
     ('max', '')

@@ -60,15 +60,6 @@ def is_rigid(sig: Signature) -> bool:
     return windows(sig) is not None
 
 
-def pinned(sig: Signature, shapes: Sequence[tuple[int, ...]]) -> Signature:
-    """The same operator on operands of these shapes, every extent that is not plain fixed.
-
-    Raises:
-        ProgramError: the shapes do not fit.
-    """
-    return rebuild(sig, fixed=dict(enumerate(sig.extents(shapes))))
-
-
 def is_identity(sig: Signature) -> bool:
     """Whether a signature of one operand reads it as it is."""
     return transposition(sig) == tuple(range(sig.n_out))

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError, AxeError
+from axe_eq.errors import ArgumentError, AxeError, DispatchError
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.types import Array, dtype, has_mask
+
+if TYPE_CHECKING:
+    from axe_eq.layout import Layout
 
 # Ordinary, pinned and managed memory: kDLCPU, kDLCUDAHost, kDLROCMHost of the DLPack standard.
 _HOST_MEMORY = (1, 3, 11)
@@ -52,14 +56,11 @@ def in_strides(array: Any, strides: Sequence[int], name: str) -> Any:
     Raises:
         ArgumentError: of a library whose arrays have no strides of the caller's choice.
     """
-    shape, package = tuple(array.shape), type(array).__module__.partition(".")[0]
+    shape, package = tuple(array.shape), _chosen(array, name)
     if package == "torch":
         if lies(shape, array.stride(), strides):
             return array
         return array.new_empty_strided(shape, tuple(strides)).copy_(array)
-    if package not in ("numpy", "cupy"):
-        wrong = f"is a {type(array).__name__}, whose strides nobody can choose"
-        raise ArgumentError(f"argument {name!r}", wrong, "an array of numpy, torch or CuPy")
     steps = tuple(step * array.itemsize for step in strides)
     if lies(shape, array.strides, steps):
         return array
@@ -69,6 +70,44 @@ def in_strides(array: Any, strides: Sequence[int], name: str) -> Any:
     made = library.lib.stride_tricks.as_strided(words, shape, steps).view(array.dtype)
     made[...] = array
     return made
+
+
+def in_memory(array: Any, layout: Layout, name: str) -> Any:
+    """A value as the memory that holds it in a layout: one dim of elements, in its own library.
+
+    The array itself where strides say the layout, as calls take it in these then.
+
+    Raises:
+        ArgumentError: as `in_strides`.
+    """
+    from axe_eq.lower.read import element_strides
+    from axe_eq.schedule.memory import buffer_elements
+
+    text = str(layout)
+    try:
+        element_strides(f"argument {name!r}", text, array.shape)
+    except DispatchError:
+        package, size = _chosen(array, name), buffer_elements(text)
+    else:
+        return array
+    library, places = sys.modules[package], layout.table(DEFAULT_AXIS)
+    if package == "torch":
+        kind = getattr(library, f"int{8 * array.element_size()}")
+        words = array.new_zeros(size).view(kind)
+        words[library.as_tensor(places, device=array.device)] = array.reshape(-1).view(kind)
+    else:
+        words = library.zeros(size, f"u{array.itemsize}")
+        words[library.asarray(places)] = array.reshape(-1).view(words.dtype)
+    return words.view(array.dtype)
+
+
+def _chosen(array: Any, name: str) -> str:
+    """The library of an array; one whose arrays lie as the caller chooses."""
+    package = type(array).__module__.partition(".")[0]
+    if package not in ("torch", "numpy", "cupy"):
+        wrong = f"is a {type(array).__name__}, whose strides nobody can choose"
+        raise ArgumentError(f"argument {name!r}", wrong, "an array of numpy, torch or CuPy")
+    return package
 
 
 def lies(shape: Sequence[int], found: Sequence[int], wanted: Sequence[int]) -> bool:

@@ -6,7 +6,7 @@ machine code with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,9 +18,19 @@ import numpy as np
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.nesting import flatten, leaf_names, leaf_numbers, unflatten
 from axe_eq.program.types import Array, ValueType
-from axe_eq.run.arrays import Described, as_numpy, described, in_strides, lies, like, on_device
+from axe_eq.run.arrays import (
+    Described,
+    as_numpy,
+    described,
+    in_memory,
+    in_strides,
+    lies,
+    like,
+    on_device,
+)
 
 if TYPE_CHECKING:
+    from axe_eq.layout import Layout
     from axe_eq.program.node import Program
 
 
@@ -97,21 +107,22 @@ class Call:
             raise ArgumentError("call", f"lacks argument {name!r}", ", ".join(self.parameters))
         return tuple(found[n] for n in range(len(found)))
 
-    def pack(self, name: str, array: Any) -> Any:
-        """An array in the strides that an input's layout says; see `Executable.pack`."""
+    def pack(self, name: str, array: Any, layout: Callable[[str], Layout]) -> Any:
+        """An array as an input's layout has it; see `Executable.pack`."""
         if name not in self.names:
             raise ArgumentError(
                 f"input {name!r}", "is none of the program's", ", ".join(self.names)
             )
         number = self.names.index(name)
         self._check(number, described(array, name), {})
-        strides = self.strides[number]
-        if strides is None:
+        strides, shape = self.strides[number], self.types[number].shape
+        if strides is None and not on_device(array):
             return array
-        shape = self.types[number].shape
         if tuple(array.shape) != shape:
             wrong = f"has shape {tuple(array.shape)}, for which its layout says nothing"
             raise ArgumentError(f"argument {name!r}", wrong, f"shape {shape}")
+        if strides is None:
+            return in_memory(array, layout(name), name)
         return in_strides(array if hasattr(array, "shape") else np.asarray(array), strides, name)
 
     def check_strides(self, arrays: Sequence[Array]) -> None:
@@ -164,15 +175,20 @@ class Call:
         """Arrays in the order of the inputs, as the arguments of a call."""
         return tuple(arrays) if self.arguments is None else tuple(unflatten(self.arguments, arrays))
 
-    def extents(self, arrays: Sequence[Any]) -> dict[str, int]:
+    def extents(self, arrays: Sequence[Any], memories: Collection[str] = ()) -> dict[str, int]:
         """Extents of named dims in these arrays that differ from the compiled ones.
+
+        Args:
+            arrays: one per input.
+            memories: inputs whose arrays are not looked at.
 
         Raises:
             ArgumentError: no array, or a shape or dtype that does not fit.
         """
         found: dict[str, int] = {}
-        for number, array in enumerate(arrays):
-            self._check(number, described(array, self.names[number]), found)
+        for number, (name, array) in enumerate(zip(self.names, arrays, strict=True)):
+            if name not in memories:
+                self._check(number, described(array, name), found)
         compiled = {
             dim: extent
             for names, of in zip(self.dims, self.types, strict=False)
@@ -272,7 +288,7 @@ class Caller:
         given = self.call.flat(arrays)
         if not self._there(given):
             return self._on_host(given)()
-        fitting = self._fitting(given)
+        fitting = self._fitting(given, self._memories)
         self._seen = [fitting, *(c for c in self._seen if c is not fitting)][:MOST_QUICK]
         return fitting.nested(fitting.ready.call([*given, *fitting.constants.values()]))
 
@@ -288,7 +304,7 @@ class Caller:
         given = self.call.flat(self.call.positional(arrays, named))
         if not self._there(given):
             return self._on_host(given)
-        fitting = self._fitting(given)
+        fitting = self._fitting(given, self._memories)
         launch, results = fitting.ready.bind([*given, *fitting.constants.values()])
         value = fitting.nested(results)
 
@@ -308,6 +324,12 @@ class Caller:
     def _has_views(self) -> bool:
         return any(shape is not None for shape in self.shapes)
 
+    @property
+    def _memories(self) -> Collection[str]:
+        """Inputs whose arrays are memory on a device, where the machine has such."""
+        names: Collection[str] = getattr(self.ready, "memories", ())
+        return names
+
     def _there(self, given: Sequence[Any]) -> bool:
         """Whether to run where the arrays lie."""
         return any(map(on_device, given)) and hasattr(self.ready, "call")
@@ -321,9 +343,9 @@ class Caller:
         inputs = [*plain, *fitting.constants.values()]
         return lambda: fitting.nested([like(given, r) for r in run(inputs)])
 
-    def _fitting(self, arrays: Sequence[Any]) -> Caller:
-        """The caller for the extents that arrays have."""
-        extents = self.call.extents(arrays)
+    def _fitting(self, arrays: Sequence[Any], memories: Collection[str] = ()) -> Caller:
+        """The caller for the extents that arrays have; some inputs' are memory without dims."""
+        extents = self.call.extents(arrays, memories)
         if not extents:
             return self
         key = tuple(sorted(extents.items()))

@@ -115,21 +115,22 @@ class Compiled:
     def pack(self, name: str, array: Any) -> Any:
         """An array as an input's layout wants it: the same values in other strides.
 
-        ``exe(exe.pack("x", x), w)`` takes a dense x whatever layout was chosen for it.
+        ``exe(exe.pack("x", x), w)`` takes a dense x whatever layout was chosen for it. Of a layout
+        that no strides say, as of blocks, calls on a device take the memory that holds the value.
 
         Args:
             name: of the input.
             array: of its shape and dtype, of numpy, torch or CuPy; a copy stays on its device.
 
         Returns:
-            The array itself where it lies so already, or its layout says no strides: calls
-            then bring it there.
+            The array itself where it lies so already. Of a layout that no strides say: on a device
+            the memory, an array of one dim; on the host the array, which calls bring there.
 
         Raises:
             ArgumentError: no such input, another shape or dtype, or a library whose arrays have no
                 strides of the caller's choice.
         """
-        return self.call.pack(name, array)
+        return self.call.pack(name, array, lambda name: self.layouts[name])
 
     @property
     def kernels(self) -> tuple[Any, ...]:

@@ -226,7 +226,7 @@ def compiles(runner: Any) -> bool:
 
 
 def simulates(runner: Any, target: Target) -> bool:
-    """Whether a runner's results are those of a simulator, for want of the machine."""
+    """Whether a runner simulates its machine, because none is here."""
     return bool(getattr(runner, "simulates", False)) and not runner.present(target)
 
 
@@ -256,7 +256,8 @@ class Executable(Compiled):
         packs: whose laws and schedules were used.
         numerics: "real" or "exact".
         report: the stages that ran.
-        found: what extraction chose from; None where the search ran elsewhere or earlier.
+        found: the e-graph's alternatives and their prices; None where the search ran in another
+            process, or came from the cache.
         matches: firings per law.
         explanation: the text of `explain`, where `found` is not there to write it.
         again: runs the search again, for what only `found` knows.

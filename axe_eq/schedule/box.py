@@ -7,8 +7,8 @@ affine image of its letter's range plus a window: ``2p+3:4`` covers 2i+3 .. 2i+6
 range. A box holds no extents and no tile sizes; those are the extractor's (Tapestry, block
 operators; Axe sec. 3).
 
-A box that is asked for says besides how often moving and computing took turns on the way to it from
-the root of its kernel: ``p+3!2``. Below the last turn nothing is computed, see `MOST_TURNS`.
+A box in a demand has a number too, as in ``p+3!2``. It counts how often moving and computing took
+turns on the way there from the root of the kernel. After `MOST_TURNS` nothing more is computed.
 """
 
 from __future__ import annotations
@@ -124,10 +124,11 @@ def letters(text: str) -> str:
 
 @cache
 def root_boxes(type_text: str) -> tuple[str, ...]:
-    """Boxes a kernel may have at its root, for a value of this type.
+    """Boxes that a kernel may have at its root, for a value of this type.
 
-    One dim is cut in blocks p, the last one in blocks q or kept whole; the others are one index per
-    block. The last way keeps everything whole, in one block: some windows allow no cut at all.
+    One dim is cut in blocks p. The last one is cut in blocks q, or kept whole. A block has one
+    index of every other dim. The last of these boxes keeps everything whole, for some windows allow
+    no cut at all.
     """
     rank = value_type(type_text).rank
     if rank == 0:
@@ -255,7 +256,7 @@ def _pulled(pull: Pull | None, out: Sequence[Entry]) -> Entry:
 def scan_roots(text: str, type_text: str) -> tuple[str, ...]:
     """Boxes in which a kernel may store a scan beside `root_boxes`: its axis whole, columns cut.
 
-    Of another axis than the last, `root_boxes` keep whole only what they keep whole all together.
+    `root_boxes` keep an axis whole that is not the last only where they keep all dims whole.
     """
     axis, rank = scan(text)[1], value_type(type_text).rank
     if axis == rank - 1:
@@ -267,8 +268,8 @@ def scan_roots(text: str, type_text: str) -> tuple[str, ...]:
 def spread_roots(sig_text: str, type_text: str) -> tuple[str, ...]:
     """Boxes in which a kernel may store what is computed of values that lack a dim between others.
 
-    What is reduced over such a dim, and read along it again, is of the same kernel where it is
-    whole: softmax and norms over it.
+    Where such a dim is whole, what is reduced over it and what reads the result along it are one
+    kernel, as in softmax and norms over that dim.
 
     Args:
         sig_text: signature of a block operator.

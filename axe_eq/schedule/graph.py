@@ -73,10 +73,11 @@ def _selectors(view: tuple[str, ...]) -> set[str]:
 
 @dataclass(frozen=True)
 class Access:
-    """A buffer as one step sees it: its name, and the layout text it is accessed with."""
+    """A buffer as one step sees it: its name, the layout it is accessed with, where it begins."""
 
     buffer: str
     layout: str
+    begins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -189,6 +190,8 @@ class BufferSpec:
         role: "input", "output", "constant" or "temporary".
         within: on a mesh, the buffer whose memory it lies in, where its layout says; "" where it
             has memory of its own.
+        begins: within another one's memory, per device so many elements behind where the layout
+            says; () where all devices have it at one place.
     """
 
     name: str
@@ -196,6 +199,7 @@ class BufferSpec:
     layout: str
     role: str
     within: str = ""
+    begins: tuple[int, ...] = ()
 
     @property
     def value_type(self) -> ValueType:

@@ -1,14 +1,14 @@
 """Summaries: a cone in figures, which is all that a cost model sees of it.
 
-Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else.
-Only where conditions on positions decide how much of a stream is run, the cone goes with them as
-formulas. Equal summaries have equal prices. `Columns` holds candidate parameters and what they
-cost, one numpy entry each.
+Every figure names its loop letters, so a cost model multiplies it by block counts and needs nothing
+else. There is one exception: conditions on positions may decide how much of a stream is run, which
+no figure says; then the summary holds the cone's formulas too. Equal summaries have equal prices.
+`Columns` holds candidate parameters and what they cost, one numpy entry each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
@@ -37,13 +37,12 @@ class Access(NamedTuple):
         itemsize: bytes of one element.
         passes: how often streaming loops sweep it.
         feeds_product: a sum of products reads it (so it goes through tile memory).
-        aligned: bytes that divide every stride of the buffer but the contiguous one, blocks of
-            that one, and the place where it is read from; 0 where nothing is contiguous or a
-            stride is negative. Copies of whole rows need it.
-        strides: (letter, extent, elements between neighbours) of every dim, as it lies in memory,
-            slow to fast: those of a blocked dim follow each other, a whole dim has the letter "*",
-            dims of extent 1 are left out. Given in cones with products, where strides describe it;
-            else empty.
+        aligned: how rows lie to lines of memory: the most bytes that divide the first place that is
+            read, the length of a block of the contiguous dim, and every stride but that dim's. 0
+            where no dim is contiguous or a stride is negative. Copies of whole rows need it.
+        strides: (letter, extent, elements between neighbours) of every dim of more than one index,
+            in the order of the dims; the letter of a whole dim is "*". A dim in blocks has several,
+            slow to fast. Empty where strides do not describe it, and in cones without products.
         offset: the element where it is read from or stored to, where the strides are given.
         fast: the letter of the dim whose neighbours are neighbours in memory; "" where none are.
     """
@@ -89,7 +88,7 @@ class Work(NamedTuple):
 
 
 class Reductions(NamedTuple):
-    """What a cone reduces, which is known before its figures are worked out.
+    """The numbers of reductions in a cone, which are known before its other figures.
 
     Attributes:
         products: number of sums of products, structured ones with them.
@@ -167,25 +166,26 @@ class Summary:
             and those that move what products give.
         order: likewise, (letter, extent) of the first result's dims of more than one index, slow to
             fast as they lie in memory.
-        unread: why its formulas cannot be read (`axe_eq.lower.read`): values gathered from, or
-            stored at, places that are no affine function of the index, or windows of what is padded
-            that end along several dims of the index space at once; "" where they can.
+        unread: why its formulas cannot be read (`axe_eq.lower.read`); "" where they can. Values may
+            be gathered from, or stored at, places that are no affine function of the index; or a
+            part of what is padded may end along several dims of the index space at once.
         n_reads: loads that one element of a result makes. `y = x * 2` in `y + flip(y)` is computed
             at two places, so `x` is loaded twice. Counted up to some number.
         n_looked: values gathered from where integers say, which are read or counted. Kernels that
             move whole tiles cannot take them.
         n_ended: loads that are read in parts, the last of which may end past what is there.
-        n_outside: stored values that are not one per index of the largest one's index space, or of
-            some dims of it.
+        n_outside: stored values with elements that are neither one per index of the largest one's
+            index space, nor one per index of some of its dims.
         n_scanned: dims of the index space that it scans.
         scans: scans, one entry each. Schedules that do not say `scans = True` are not asked then.
         monoids: names of what it reduces by, in order of the alphabet.
         cells: in cones with products, operations of the cells that compute one element of every
             result from loads and products, each value once; what storing does is none of them.
-        formula: in cones with a structured reduction and positions, or several results, the cone:
-            from conditions on positions follows what a kernel leaves out, and no figure says it.
-        mixed: in cones of several results of which one reaches a structured reduction of products,
-            the figures of that one alone: the others may be what the reduction has at hand.
+        formula: the cone itself, where it has a structured reduction and either positions or
+            several results: conditions on positions say which parts of a stream a kernel leaves
+            out, and no figure does.
+        mixed: where one result of several reaches a structured reduction of products, the figures
+            of that one alone: the others may be values that the reduction has at hand.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -305,6 +305,27 @@ class Columns:
         return np.ones(len(self))
 
 
+def joined(tables: Sequence[Columns]) -> Columns:
+    """The candidates of several tables with the same parameters and costs, one after the other."""
+    first, *others = tables
+    if not others:
+        return first
+
+    def together(of: str) -> dict[str, Column]:
+        columns = [getattr(table, of) for table in tables]
+        return {name: np.concatenate([c[name] for c in columns]) for name in columns[0]}
+
+    found = replace(
+        first, block=together("block"), extra=together("extra"), costs=together("costs"),
+        rows=tuple(row for table in tables for row in table.rows),
+        time_s=np.concatenate([table.time_s for table in tables]), rejected={},
+    )  # fmt: skip
+    for table in tables:
+        for reason, number in table.rejected.items():
+            found.rejected[reason] = found.rejected.get(reason, 0) + number
+    return found
+
+
 class Schedule(Protocol):
     """A way to implement cones on a family of targets; packs register these.
 
@@ -312,14 +333,17 @@ class Schedule(Protocol):
         name: how explanations call it.
         families: target families it exists for.
 
-    One with `candidates(step, target)` reads a cone before it is taken, as the kernel that would be
-    built but for names and boxes (`axe_eq.lower.read.read_cone`), and answers with
-    `axe_eq.lower.candidate.Candidate`s; what `price` says is an estimate then. Its kernels are
-    written by a candidate's parameters.
-    One with `prices_places = False` does not look at strides and offsets in `price`, which is then
-    asked less often. One with `scans = True` is asked about cones with scans too.
-    One with `refuse_reductions(reductions, target)` says of most cones why it cannot implement
-    them before their figures are worked out; what it leaves, `refuse` is asked about.
+    Four parts may be there beside:
+
+    * `candidates(step, target)` reads a cone before it is taken: it is asked with the kernel that
+      would be built, but for names and boxes (`axe_eq.lower.read.read_cone`), and answers with
+      `axe_eq.lower.candidate.Candidate`s, by whose parameters kernels are written. What `price`
+      says is an estimate then.
+    * `prices_places = False` says that `price` does not look at strides and offsets; it is asked
+      less often then.
+    * `scans = True`: it is asked about cones with scans too.
+    * `refuse_reductions(reductions, target)` refuses most cones that it cannot implement before
+      their figures are worked out. `refuse` is asked about the others.
     """
 
     name: str

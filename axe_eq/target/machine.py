@@ -41,7 +41,7 @@ class Memory:
             device has one instance, else "shared".
         extents: places along every axis but the last, such as 128 partitions, which share
             `n_bytes` evenly; () where the last axis is all of it.
-        bank_bytes: bytes of the last axis that a sum may cover, or whole ones of; 0 for any.
+        bank_bytes: size of a bank; a sum lies inside one, or fills whole ones; 0 for no banks.
         align_bytes: bytes that buffers begin at a multiple of.
         latency_s: seconds until a read is answered; 0 where nobody measured it.
     """
@@ -89,7 +89,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Engine:
-    """What issues instructions beside others, in order, waiting for data by itself.
+    """A unit that issues its instructions in order, beside others, and itself waits for their data.
 
     Attributes:
         name: rows of the instruction table name it as their `scope`.
@@ -130,7 +130,7 @@ class Link:
         name: what it is called.
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
-        beside: devices compute while it carries what they exchange, so that time is hidden.
+        beside: devices compute while it carries messages, so their time can be hidden.
     """
 
     bytes_per_s: float
@@ -150,8 +150,8 @@ class Instr:
         primitive: the kernel-language primitive it implements ("gemm", "copy", "map", ...).
         shape: extents of one call; for a gemm (m, n, k).
         dtypes: accepted operand dtypes, one tuple per accepted combination.
-        scope: who issues it, a level or an engine ("thread", "warpgroup", "tensor", ...); "" for
-            whoever reaches the statement.
+        scope: the level or the engine that issues it ("thread", "warpgroup", "tensor", ...); ""
+            where any that reaches the statement does.
         completion: name of the `Completion` that shows its end; "sync" where it has ended when the
             next statement is reached.
         proxy: the memory proxy its accesses go through ("generic", "async", ...).
@@ -210,14 +210,14 @@ class Target:
             a vector, ...): what schedules choose among.
         figures: what cost models fitted to measurements, by name with its unit; `source` says
             where and when.
-        costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
-            is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
-            alone, as the parts of its time that overlap).
-        kept: in which layouts beside dense row-major its first memory may keep values: `KINDS` of
-            `axe_eq.schedule.kept`, or forms of blocks, see `kept_layouts` there.
+        costs: cost column -> how a schedule's is made of its kernels': "total" (their sum; also of
+            columns that are not named here), "peak" (the largest, as of capacities) or "own" (none:
+            it says something of one kernel, as the parts of its time that overlap).
+        kept: layouts beside dense row-major in which its first memory may keep values: some of
+            `axe_eq.schedule.kept.KINDS`, or forms of blocks, see `kept_layouts` there.
         source: where the figures come from.
-        corrections: by what a schedule's estimates are multiplied, by its name, or its name and an
-            instruction row ("register_products mma.f16"), as measurements on one machine say.
+        corrections: factors on estimates, from measurements on one machine: the name of a schedule,
+            or its name and an instruction row ("register_products mma.f16"), -> factor.
         engines: what issues instructions side by side; () where levels do.
         completions: ways to see that asynchronous work has ended.
     """
@@ -300,7 +300,7 @@ class Target:
         return tuple(level.name for level in self.levels)
 
     def most(self, inner: str, outer: str) -> int:
-        """How many of a level one of another level around it has at most; 0 for any number.
+        """How many of a level there are at most in one of a level around it; 0 for any number.
 
         Raises:
             PackError: one of them is no level of it, or the first is not inside the second.
@@ -342,7 +342,7 @@ class Target:
         return held[name]
 
     def correction(self, schedule: str, row: str = "") -> float:
-        """By what an estimate is multiplied, see `corrections`."""
+        """The factor on an estimate, see `corrections`."""
         known = self.corrections
         return known.get(f"{schedule} {row}", known.get(schedule, 1.0))
 
@@ -355,9 +355,9 @@ class Target:
 
         A memory's name as keyword sets its capacity, a level's its extent.
 
-        Rates stay, those of memories and instruction rows too, which are the whole machine's: a
-        copy with twice the units, and nothing else, is no faster. The source of figures says
-        which of them were changed, where `source` is not given.
+        All rates are the whole machine's, and they stay: a copy with twice the units, and
+        nothing else changed, is no faster. Where `source` is not given, it then says which
+        figures were changed.
 
         Raises:
             PackError: a keyword is neither a field nor a memory or level.

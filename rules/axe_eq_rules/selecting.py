@@ -170,8 +170,9 @@ def _slice_merge(after: tuple[Any, ...], before: tuple[Any, ...], shape: Shape) 
     merged = shape[axis : axis + count]
     start, step, n = whole(after[0][axis], math.prod(merged))
     inner = math.prod(merged[1:])
-    if step == 1 and start % inner == 0 and n % inner == 0:
-        mine: tuple[Part, ...] = ((start // inner, 1, n // inner), *([None] * (count - 1)))
+    if abs(step) == 1 and min(start, start + step * (n - 1)) % inner == 0 and n % inner == 0:
+        turned = [None if step == 1 else (e - 1, -1, e) for e in merged[1:]]
+        mine: tuple[Part, ...] = ((start // inner, step, n // inner), *turned)
     elif count == 2 and step % inner == 0 and inner > 1:
         mine = ((start // inner, step // inner, n), (start % inner, 1, 1))
     elif count == 2 and step > 1 and inner % step == 0 and n * step == math.prod(merged):

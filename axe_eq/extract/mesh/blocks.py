@@ -18,20 +18,22 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from math import prod
+from typing import ClassVar
 
 from axe_eq.errors import ProgramError
 from axe_eq.extract.mesh.choose import Cuts, exchanged
-from axe_eq.extract.mesh.cuts import Cut, Form, Part, selector_needs
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, axes_of, selector_needs
 from axe_eq.extract.mesh.moves import Tree, is_through, tree_of
 from axe_eq.extract.mesh.options import NO_WORK, Option, Work
+from axe_eq.layout import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.node import INPUT, OP, SCAN, Node, made_node, op_node, sel_node, topological
 from axe_eq.program.ops import join_text, scan
 from axe_eq.program.signature import make, signature
-from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
-from axe_eq.schedule.graph import TileNode
 
-MOST_BLOCKS = 8
 BLOCK = "block"  # stands for a mesh axis where an operator is asked what a block of it needs
 
 
@@ -48,6 +50,11 @@ class Region:
     dims: Mapping[Node, int]
     n_parts: int
     sizes: tuple[int, ...] = (1,)
+    # Equal ones, more of them as long as that pays, and a smaller one first or last, so that less
+    # of an exchange is beside nothing.
+    tried_sizes: ClassVar[tuple[tuple[int, ...], ...]] = (
+        (1, 1), (3, 1), (1, 3), (1, 1, 1, 1), (4, 2, 1, 1), (1, 1, 2, 4), (1,) * 8,
+    )  # fmt: skip
 
     @property
     def extent(self) -> int:
@@ -76,26 +83,50 @@ class Region:
         """The same operators in blocks of such sizes; None where the dim has no such parts."""
         return None if self.extent % (self.n_parts * sum(sizes)) else replace(self, sizes=sizes)
 
+    @property
+    def n_blocks(self) -> int:
+        """How many blocks a value has."""
+        return len(self.sizes)
+
+    @property
+    def text(self) -> str:
+        """Its sizes, for people."""
+        return f"in blocks {':'.join(map(str, self.sizes))}"
+
+    def compute(self, into: Blocked, node: Node) -> None:
+        """Compute a value of these in blocks."""
+        dim = self.dims[node]
+        reads = needs(node, dim)
+        assert reads is not None
+        given = [
+            [into.made[a]] * self.n_blocks if e is None else into.read(a, e, self)
+            for a, e in zip(node.args, reads, strict=True)
+        ]
+        each = enumerate(zip(*given, strict=True) if given else [()] * self.n_blocks)
+        blocks = [_block(node, dim, self, n, args) for n, args in each]
+        for number, block in enumerate(blocks):
+            into.told(node, block, (dim, self, number))
+        into.join(node, blocks, [Piece(dim, self, n) for n in range(len(blocks))],
+                  joined(blocks, dim, self))  # fmt: skip
+
 
 @dataclass(frozen=True, eq=False)
 class Piece:
     """A block of a value.
 
     Attributes:
-        whole: the value.
         dim: that is cut.
         region: whose block it is.
         number: of the block.
     """
 
-    whole: Node
     dim: int
     region: Region
     number: int
 
     def scaled(self, cut: Cut) -> Cut:
         """The cut of the block, of a cut of the whole."""
-        return _scaled(cut, self.dim, self.region, self.number)
+        return scaled(cut, self.dim, self.region, self.number)
 
     def unscaled(self, cut: Cut) -> Cut:
         """The cut of the whole that a block's cut is of."""
@@ -103,8 +134,38 @@ class Piece:
         n = part.length * sum(region.sizes) // region.sizes[self.number]
         return *cut[: self.dim], Part(part.axes, n, n), *cut[self.dim + 1 :]
 
+    def fits(self, cut: Cut) -> bool:
+        """Whether a block may lie in the memory of the whole, of the cut of either."""
+        return True
 
-def _scaled(cut: Cut, dim: int, region: Region, number: int) -> Cut:
+    def lies(self, cut: Cut, mesh: str) -> tuple[str, tuple[int, ...]]:
+        """The layout of the block in the memory of the whole, which is in a cut, and its begins."""
+        region, lengths = self.region, [p.length for p in cut]
+        known = shard.mesh_axes(mesh)
+        iters: list[tuple[int, int, str]] = []
+        for dim, part in enumerate(cut):
+            iters += [(*known[a], shard.DEVICE_AXIS) for a in part.axes]
+            step = prod(lengths[dim + 1 :])
+            if dim == self.dim:
+                iters.append((self._pieces(part, mesh), region.part * step, DEFAULT_AXIS))
+                iters.append((region.rows(self.number), step, DEFAULT_AXIS))
+            else:
+                iters.append((part.length, step, DEFAULT_AXIS))
+        offset = region.begin(self.number) * self.row(cut)
+        copies = [(*known[a], shard.DEVICE_AXIS) for a in known if a not in axes_of(cut)]
+        return str(Layout(iters, copies, {DEFAULT_AXIS: offset}).canonical()), ()
+
+    def _pieces(self, part: Part, mesh: str) -> int:
+        """Pieces of the block that a device has."""
+        return self.region.n_parts // shard.ways(part.axes, mesh)
+
+    def row(self, cut: Cut) -> int:
+        """Elements from one index of the dim to the next, in the memory of the whole."""
+        return prod(p.length for p in cut[self.dim + 1 :])
+
+
+def scaled(cut: Cut, dim: int, region: Region, number: int) -> Cut:
+    """The cut of a block, of a cut of the whole."""
     part = cut[dim]
     n = region.of_block(part.length, number)
     return *cut[:dim], Part(part.axes, n, n), *cut[dim + 1 :]
@@ -276,25 +337,42 @@ def blocked(cuts: Cuts, chosen: Sequence[Region]) -> Cuts | None:
         chosen: regions that share no operator.
     """
     try:
-        return _Blocked(cuts, chosen).cuts
+        return Blocked(cuts, chosen).cuts
     except ProgramError:  # the text of an operator says the extent
         return None
 
 
-class _Blocked:
+class Blocked:
+    """The making of a program in blocks.
+
+    Attributes:
+        plain: the cuts of the program.
+        made: value -> what stands for it, whole.
+        blocks: value -> its blocks, where it is computed in such.
+        of: value -> the region whose blocks it is computed in.
+        tag, pieces, joins, kept, place, option: of what is made, see `Cuts`; blocks and slices
+            of what is whole are pieces.
+        late: what whoever reads it computes itself.
+        views: what reads a whole value to make blocks of it.
+    """
+
     def __init__(self, plain: Cuts, chosen: Sequence[Region]) -> None:
         self.plain = plain
         self.of = {node: region for region in chosen for node in region.dims}
         self.made: dict[Node, Node] = {}  # whole values
-        self.blocks: dict[Node, list[Node]] = {}
+        self.blocks: dict[Node, Sequence[Node]] = {}
         self.slices: dict[tuple[Node, int, int], list[Node]] = {}
         self.tag: dict[Node, int] = {}
-        self.pieces: dict[Node, Piece] = {}  # slices of what is there as a whole
+        self.pieces: dict[Node, tuple[Node, Piece]] = {}
         self.joins: dict[Node, tuple[Node, ...]] = {}
+        self.late: set[Node] = set()
+        self.views: set[Node] = set()
+        self.turned: dict[tuple[object, ...], Node] = {}
         self.option: dict[Node, Option] = {}
         self.place: dict[Node, Form] = {}
         self.kept: set[Node] = set()
-        self.first = {id(region): MOST_BLOCKS * n for n, region in enumerate(chosen)}
+        ends = accumulate((region.n_blocks for region in chosen), initial=0)
+        self.first = {id(region): n for region, n in zip(chosen, ends, strict=False)}
         for node in topological(plain.roots):
             self._node(node)
         self.cuts = self._cuts()
@@ -306,30 +384,21 @@ class _Blocked:
             same = all(a is b for a, b in zip(args, node.args, strict=True))
             made = node if same else made_node(node.kind, node.text, node.cell, args)
             self.made[node] = made
-            self._told(node, made, None)
-            return
-        dim = region.dims[node]
-        reads = needs(node, dim)
-        assert reads is not None
-        given = [
-            [self.made[a]] * len(region.sizes) if e is None else self._read(a, e, region)
-            for a, e in zip(node.args, reads, strict=True)
-        ]
-        each = (
-            enumerate(zip(*given, strict=True))
-            if given
-            else ((n, ()) for n in range(len(region.sizes)))
-        )
-        blocks = [_block(node, dim, region, n, args) for n, args in each]
-        self.blocks[node] = blocks
-        self.made[node] = whole = _joined(blocks, dim, region)
-        self.joins[whole] = tuple(blocks)
-        for number, block in enumerate(blocks):
-            self.tag[block] = self.first[id(region)] + number
-            self.pieces[block] = Piece(whole, dim, region, number)
-            self._told(node, block, (dim, region, number))
+            self.told(node, made, None)
+        else:
+            region.compute(self, node)
 
-    def _told(self, node: Node, made: Node, block: tuple[int, Region, int] | None) -> None:
+    def join(
+        self, node: Node, blocks: Sequence[Node], pieces: Sequence[Piece], whole: Node
+    ) -> None:
+        """Have a value as the whole of its blocks."""
+        self.made[node], self.blocks[node] = whole, blocks
+        self.joins[whole] = tuple(blocks)
+        for number, (block, piece) in enumerate(zip(blocks, pieces, strict=True)):
+            self.tag[block] = self.first[id(piece.region)] + number
+            self.pieces[block] = whole, piece
+
+    def told(self, node: Node, made: Node, block: tuple[int, Region, int] | None) -> None:
         """What was chosen for a value, for what stands for it."""
         plain = self.plain
         if node in plain.option:
@@ -339,24 +408,29 @@ class _Blocked:
             at = plain.place[node]
             if block is not None:
                 assert at.cut is not None
-                at = plain.form(made, _scaled(at.cut, *block))
+                at = plain.form(made, scaled(at.cut, *block))
             self.place[made] = at
         if node.kind != INPUT and plain.is_kept(node):
             self.kept.add(made)
 
-    def _read(self, arg: Node, dim: int, region: Region) -> list[Node]:
-        """The blocks of an operand."""
+    def read(self, arg: Node, dim: int, region: Region, brought: bool = True) -> Sequence[Node]:
+        """The blocks of an operand; where it is brought to a place, they are, or are not."""
         if self.of.get(arg) is region and region.dims[arg] == dim:
             return self.blocks[arg]
         key = arg, dim, id(region)
         if key not in self.slices:
             whole = self.made[arg]
-            self.slices[key] = [_slice(whole, dim, region, n) for n in range(len(region.sizes))]
+            split = sel_node(join_text("split", dim, (-1, region.part)), [whole])
+            self.views.add(split)
+            self.slices[key] = [_slice(split, dim, region, n) for n in range(len(region.sizes))]
             for number, one in enumerate(self.slices[key]):
-                self.pieces[one] = piece = Piece(whole, dim, region, number)
+                piece = Piece(dim, region, number)
+                self.pieces[one] = whole, piece
                 self.tag[one] = self.first[id(region)] + number
                 at = self.plain.place.get(arg)
-                if at is not None and at.cut is not None:  # brought there once for all readers
+                if (
+                    brought and at is not None and at.cut is not None
+                ):  # brought there once for all readers
                     goal = piece.scaled(at.cut)
                     self.option[one] = Option((goal,), goal, NO_WORK)
                     self.kept.add(one)
@@ -365,14 +439,13 @@ class _Blocked:
     def _cuts(self) -> Cuts:
         roots = tuple(self.made[r] for r in self.plain.roots)
         order = list(topological(roots))
-        slices = (one for found in self.slices.values() for one in found)
-        splits = {one.args[0].args[0] for one in slices}
-        read = {a for node in order if node not in splits for a in node.args} | set(roots)
+        read = {a for node in order if node not in self.views for a in node.args} | set(roots)
         found = copy(self.plain)
         found.roots, found.option = roots, self.option
         found.place = {n: at for n, at in self.place.items() if n in read}
         found.in_blocks(self.kept, [n for n in order if n in self.kept])
         found.tag, found.pieces, found.joins = self.tag, self.pieces, self.joins
+        found.late = frozenset(self.late)
         return found
 
 
@@ -402,66 +475,28 @@ def _option(node: Node, option: Option, dim: int, region: Region, number: int) -
     assert reads is not None
     own, share = option.needs, region.sizes[number] / sum(region.sizes)
     if is_through(node):
-        own = (_scaled(own[0], dim, region, number),)
+        own = (scaled(own[0], dim, region, number),)
     else:
-        own = tuple(c if e is None else _scaled(c, e, region, number)
+        own = tuple(c if e is None else scaled(c, e, region, number)
                     for c, e in zip(own, reads, strict=True))  # fmt: skip
     given = tuple(s * share for s in option.work.given_s)
     work = Work(option.work.compute_s * share, given, option.work.made_s * share)
     parts = option.parts
     if parts is not None:
-        parts = replace(parts, cut=_scaled(parts.cut, dim, region, number))
-    return Option(own, _scaled(option.home, dim, region, number), work, parts)
+        parts = replace(parts, cut=scaled(parts.cut, dim, region, number))
+    return Option(own, scaled(option.home, dim, region, number), work, parts)
 
 
-def _slice(whole: Node, dim: int, region: Region, number: int) -> Node:
-    """A block of a value: of every part of its dim so many rows."""
-    split = sel_node(join_text("split", dim, (-1, region.part)), [whole])
+def _slice(split: Node, dim: int, region: Region, number: int) -> Node:
+    """A block of a value whose dim is split into parts: of every one so many rows."""
     cut = tuple((region.begin(number), 1, region.rows(number)) if d == dim + 1 else None
                 for d in range(len(split.shape)))  # fmt: skip
     return sel_node(join_text("merge", dim, 2), [sel_node(join_text("slice", cut), [split])])
 
 
-def _joined(blocks: Sequence[Node], dim: int, region: Region) -> Node:
+def joined(blocks: Sequence[Node], dim: int, region: Region) -> Node:
     """The value whose blocks these are."""
     splits = [sel_node(join_text("split", dim, (-1, region.rows(n))), [b])
               for n, b in enumerate(blocks)]  # fmt: skip
     beside = sel_node(join_text("concat", dim + 1), splits)
     return sel_node(join_text("merge", dim, 2), [beside])
-
-
-# -- blocks in the memory of the whole -------------------------------------------------------------
-
-
-def slice_nodes(piece: Piece, whole: ValueType, block: ValueType) -> tuple[TileNode, ...]:
-    """The tile nodes of a block, read from the buffer of the whole."""
-    region, dim = piece.region, piece.dim
-    split = _digits(whole, dim, (region.n_parts, region.part))
-    n = region.rows(piece.number)
-    rows = tuple((region.begin(piece.number), 1, n) if d == dim + 1 else None
-                 for d in range(split.rank))  # fmt: skip
-    cut = _digits(block, dim, (region.n_parts, n))
-    return (
-        TileNode("load", "", "", "", str(split), (), 0),
-        TileNode("gather", join_text("slice", rows), "", "", str(cut), (0,)),
-        TileNode("gather", join_text("merge", dim, 2), "", "", str(block), (1,)),
-    )
-
-
-def join_nodes(piece: Piece, blocks: Sequence[ValueType], whole: ValueType) -> tuple[TileNode, ...]:
-    """The tile nodes of a whole, read from the buffers of its blocks; `piece` is any of these."""
-    region, dim = piece.region, piece.dim
-    shapes = [_digits(b, dim, (region.n_parts, region.rows(n))) for n, b in enumerate(blocks)]
-    loads = [TileNode("load", "", "", "", str(s), (), n) for n, s in enumerate(shapes)]
-    beside = _digits(whole, dim, (region.n_parts, region.part))
-    every = tuple(range(len(loads)))
-    return (
-        *loads,
-        TileNode("gather", join_text("concat", dim + 1), "", "", str(beside), every),
-        TileNode("gather", join_text("merge", dim, 2), "", "", str(whole), (len(loads),)),
-    )
-
-
-def _digits(type: ValueType, dim: int, extents: tuple[int, int]) -> ValueType:
-    """The type with a dim as two."""
-    return ValueType(type.dtype, (*type.shape[:dim], *extents, *type.shape[dim + 1 :]))

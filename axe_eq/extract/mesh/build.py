@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
-from axe_eq.extract.mesh.blocks import Piece, join_nodes, slice_nodes
+from axe_eq.extract.mesh.blocks import Piece
 from axe_eq.extract.mesh.choose import Cuts, exchanged
-from axe_eq.extract.mesh.cuts import Cut, Form, Part, axes_of, from_buffer, is_even, selector_needs
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, selector_needs
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
@@ -196,16 +195,20 @@ class _Building:
 
     def _applied(self, node: Node, option: Option) -> Have:
         if option.parts is None:
-            level, args = self._given(zip(node.args, option.needs, strict=True))
-            return Have(_local(node, option, args), level, False, self.tag)
+            late = node in self.cuts.late
+            level, args = self._given(zip(node.args, option.needs, strict=True), late)
+            return Have(_local(node, option, args), level, late, self.tag)
         if not option.parts.monoid:
             return self._scanned(node, option)
         return self._folded(node, option, option.parts)
 
-    def _given(self, reads: Iterable[tuple[Node, Cut]]) -> tuple[int, list[Node]]:
-        """Values in cuts, and the first local program that has all of them."""
+    def _given(
+        self, reads: Iterable[tuple[Node, Cut]], stored: bool = False
+    ) -> tuple[int, list[Node]]:
+        """Values in cuts, and the first local program that has all of them, or all in memory."""
         found = [(value, cut, self.get(value, cut)) for value, cut in reads]
-        level = max((self._since(have) for _, _, have in found), default=0)
+        since = (h.level + (not h.free) if stored else self._since(h) for _, _, h in found)
+        level = max(since, default=0)
         return level, [self._use(value, cut, have, level) for value, cut, have in found]
 
     def _since(self, have: Have) -> int:
@@ -346,8 +349,8 @@ class _Building:
         self, names: Sequence[str], name: str, nodes: tuple[TileNode, ...], kind: str
     ) -> None:
         """A step that makes a buffer of others by messages, or by none where it lies in place."""
-        reads = tuple(Access(n, self.buffers[n].layout) for n in names)
-        write, moves = Access(name, self.buffers[name].layout), self.cuts.problem.moves
+        reads = tuple(map(self._access, names))
+        write, moves = self._access(name), self.cuts.problem.moves
         messages = exchange(name, 0, reads, write, nodes, moves.wires.near).messages
         price = NOTHING
         if kind != VIEW:
@@ -358,6 +361,9 @@ class _Building:
         level = max((self.ready[n] for n in names), default=-1)
         self.moves.setdefault(level, []).append(step)
         self.ready[name] = level
+
+    def _access(self, name: str) -> Access:
+        return Access(name, self.buffers[name].layout, self.buffers[name].begins)
 
     def _stored(self, value: Node) -> str:
         """The buffer of a value that is somewhere."""
@@ -372,7 +378,7 @@ class _Building:
         self.tag = -1
         if wanted is None and root in self.cuts.joins:
             first = self.cuts.joins[root][0]
-            home = self.cuts.pieces[first].unscaled(self.cuts.option[first].home)
+            home = self.cuts.pieces[first][1].unscaled(self.cuts.option[first].home)
             wanted = self.cuts.form(root, home)
         if wanted is None:
             return self._stored(root)
@@ -390,25 +396,28 @@ class _Building:
         """
         if value in self.cuts.joins:
             return self._whole(value, cut)
-        piece = self.cuts.pieces.get(value)
-        if piece is None or not is_through(value) or value in self.cuts.option:
+        if value not in self.cuts.pieces or not is_through(value) or value in self.cuts.option:
             return None
-        if value in self.cuts.joins.get(piece.whole, ()):  # a block itself, of other blocks
+        whole, piece = self.cuts.pieces[value]
+        if value in self.cuts.joins.get(whole, ()):  # a block itself, of other blocks
             return None
-        of = self.cuts.form(piece.whole, piece.unscaled(cut))
+        if not piece.fits(cut):
+            return None
+        of = self.cuts.form(whole, piece.unscaled(cut))
         assert of.cut is not None
-        if piece.whole in self.cuts.joins:
-            if self._whole(piece.whole, of.cut) is None:
+        if whole in self.cuts.joins:
+            if self._whole(whole, of.cut) is None:
                 return None
-            root = self.wholes[piece.whole, of.cut]
-        elif self.at.get(piece.whole) == of and self._may_hold(of, piece):
-            root = self._stored(piece.whole)
+            root = self.wholes[whole, of.cut]
+        elif self.at.get(whole) == of and self._may_hold(whole, of, piece):
+            root = self._stored(whole)
         else:
             return None
         held = self.cuts.form(value, cut)
         if (value, held) not in self.stored:
             name = self.stored[value, held] = self._within(root, of.cut, piece, held)
-            self._move([root], name, slice_nodes(piece, of.type, held.type), VIEW)
+            tree = tree_of(value, lambda node: node is whole)
+            self._move([root], name, tuple(exchange_nodes(tree, [of], held, self.mesh)), VIEW)
         name = self.stored[value, held]
         return Have(self._memory(name, held), self.ready[name] + 1, True)
 
@@ -417,10 +426,10 @@ class _Building:
         form, blocks = self.cuts.form(value, cut), self.cuts.joins[value]
         if any(b not in self.at for b in blocks):  # they are read through
             return None
-        if not all(self._may_hold(form, self.cuts.pieces[b]) for b in blocks):
+        if not all(self._may_hold(value, form, self.cuts.pieces[b][1]) for b in blocks):
             return None
         for block in blocks:
-            goal = self.cuts.form(block, self.cuts.pieces[block].scaled(cut))
+            goal = self.cuts.form(block, self.cuts.pieces[block][1].scaled(cut))
             if self.at[block] == goal:
                 self._stored(block)
             else:
@@ -432,53 +441,44 @@ class _Building:
         """The buffer that all blocks of a value lie in."""
         name = self.wholes[value, cut]
         if name not in self.ready:
-            pieces = [(b, self.cuts.pieces[b]) for b in self.cuts.joins[value]]
-            names = [self.stored[b, self.cuts.form(b, p.scaled(cut))] for b, p in pieces]
-            types = [self.buffers[n].value_type for n in names]
-            self._move(names, name, join_nodes(pieces[0][1], types, value.type), VIEW)
+            tree = tree_of(value, lambda node: node in self.cuts.joins[value])
+            of = [self.cuts.pieces[b][1] for b in tree.leaves]
+            held = [self.cuts.form(b, p.scaled(cut)) for b, p in zip(tree.leaves, of, strict=True)]
+            names = [self.stored[key] for key in zip(tree.leaves, held, strict=True)]
+            nodes = exchange_nodes(tree, held, self.cuts.form(value, cut), self.mesh)
+            self._move(names, name, tuple(nodes), VIEW)
         return name
 
     def _block(self, value: Node, held: Form) -> str | None:
         """A buffer for a block within that of the value that all blocks are joined to."""
-        piece = self.cuts.pieces.get(value)
-        if piece is None or value not in self.cuts.joins.get(piece.whole, ()):
+        whole, piece = self.cuts.pieces.get(value, (value, None))
+        blocks = self.cuts.joins.get(whole, ())
+        if piece is None or value not in blocks or held.cut is None or whole not in self.read:
             return None
-        if held.cut is None or piece.whole not in self.read:
+        if not piece.fits(held.cut):
             return None
-        key = piece.whole, piece.unscaled(held.cut)
+        key = whole, piece.unscaled(held.cut)
         form = self.cuts.form(*key)
-        if not all(self._may_hold(form, self.cuts.pieces[b]) for b in self.cuts.joins[piece.whole]):
+        if not all(self._may_hold(whole, form, self.cuts.pieces[b][1]) for b in blocks):
             return None
         if key not in self.wholes:
             self.wholes[key] = self._buffer(form)
         return self._within(self.wholes[key], key[1], piece, held)
 
-    def _may_hold(self, whole: Form, piece: Piece) -> bool:
+    def _may_hold(self, whole: Node, held: Form, piece: Piece) -> bool:
         """Whether a block is a part of every device's memory of the whole that kernels may read."""
-        assert whole.cut is not None
-        row = prod(p.length for p in whole.cut[piece.dim + 1 :]) * whole.type.itemsize
-        aligned = piece.region.begin(piece.number) * row % ALIGNMENT_BYTES == 0
-        return aligned and is_even(whole.cut, piece.whole.shape, self.mesh)
+        assert held.cut is not None
+        if not piece.fits(held.cut) or not is_even(held.cut, whole.shape, self.mesh):
+            return False
+        layout, begins = piece.lies(held.cut, self.mesh)
+        places = (Layout.parse(layout).offset.get(DEFAULT_AXIS, 0), *begins)
+        return all(n * held.type.itemsize % ALIGNMENT_BYTES == 0 for n in places)
 
     def _within(self, root: str, cut: Cut, piece: Piece, held: Form) -> str:
         """A buffer of a block within the memory of the whole, which is in a cut."""
-        lengths, known = [p.length for p in cut], shard.mesh_axes(self.mesh)
-        iters: list[tuple[int, int, str]] = []
-        offset, region = 0, piece.region
-        for dim, part in enumerate(cut):
-            iters += [(*known[a], shard.DEVICE_AXIS) for a in part.axes]
-            step = prod(lengths[dim + 1 :])
-            if dim == piece.dim:
-                pieces = region.n_parts // shard.ways(part.axes, self.mesh)
-                offset = region.begin(piece.number) * step
-                iters.append((pieces, region.part * step, DEFAULT_AXIS))
-                iters.append((region.rows(piece.number), step, DEFAULT_AXIS))
-            else:
-                iters.append((part.length, step, DEFAULT_AXIS))
-        copies = [(*known[a], shard.DEVICE_AXIS) for a in known if a not in axes_of(cut)]
-        layout = str(Layout(iters, copies, {DEFAULT_AXIS: offset}).canonical())
+        layout, begins = piece.lies(cut, self.mesh)
         name = self._buffer(replace(held, layout=layout))
-        self.buffers[name] = replace(self.buffers[name], within=root)
+        self.buffers[name] = replace(self.buffers[name], within=root, begins=begins)
         return name
 
     # -- steps -------------------------------------------------------------------------------------
@@ -510,13 +510,9 @@ class _Building:
             own, kept = (frozenset(of[n] for n in nodes if n in of) for nodes in (computes, stores))
             # What laws made alone stands for the operators that no kernel computes as they are.
             self.kernels.append(Kernel(level, own or frozenset(left), kept, seconds))
-
-        def access(name: str) -> Access:
-            return Access(name, self.buffers[name].layout)
-
         name = f"k{level}" if tag < 0 else f"k{level}_{tag}"
-        return SpmdStep(name, local.graph, tuple(access(n.text) for n in reads),
-                        tuple(map(access, stored)), local.graph.time_s)  # fmt: skip
+        return SpmdStep(name, local.graph, tuple(self._access(n.text) for n in reads),
+                        tuple(map(self._access, stored)), local.graph.time_s)  # fmt: skip
 
     def _lies(self, name: str) -> Layout | None:
         """How a rank's part of a buffer lies in memory; None where it is dense."""

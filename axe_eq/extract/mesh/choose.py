@@ -158,15 +158,17 @@ class Cuts:
         exact: no other cuts are cheaper.
         tried: forms of the program whose cuts were chosen.
         tag: value -> number of the block that it is of, see `axe_eq.extract.mesh.blocks`.
-        pieces: blocks of values, and slices that stand for them.
+        pieces: block of a value, or slice that stands for one -> the value, and which block.
         joins: value -> the blocks that it is joined of.
+        late: values that whoever reads them computes itself.
     """
 
     def __init__(self, problem: Problem, roots: Sequence[Node], values: Values) -> None:
         self.problem, self.roots, self.values, self.tried = problem, tuple(roots), values, 1
         self.tag: Mapping[Node, int] = {}
-        self.pieces: Mapping[Node, Piece] = {}
+        self.pieces: Mapping[Node, tuple[Node, Piece]] = {}
         self.joins: Mapping[Node, tuple[Node, ...]] = {}
+        self.late: frozenset[Node] = frozenset()
         self._trees: dict[tuple[Node, bool], Tree] = {}
         self._fixed: list[float] = []  # costs that nothing changes
         self._kept = self._keep()
@@ -197,7 +199,7 @@ class Cuts:
     def key(self) -> tuple[object, ...]:
         """What cuts that are the same ones have in common."""
         places = ((n, at) for n, at in self.place.items())
-        return self.roots, tuple(self.option.items()), tuple(places)
+        return self.roots, tuple(self.option.items()), tuple(places), self.late
 
     def again(self, per_byte: float = 0.0) -> Cuts:
         """The cheapest cuts of this form by what was learned since."""

@@ -1,7 +1,7 @@
 """Cones: the tile values that become one kernel.
 
-A cone goes from root tiles down to loads of materialised values. `Cones` enumerates the
-alternatives of a root under a set of materialised classes; see `figures` for what prices them.
+A cone goes from root tiles down to loads of values that are kept in memory. `Cones` lists the ways
+to compute a root, given which values are kept. `figures` works out what a cost model sees of them.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Cone:
     Attributes:
         picks: alternative taken for every tile class of the cone.
         tiles: those tile classes, as bits: what a merged cone would hold is counted without it.
-        marks: what it loads, reduces and gathers, as bits; the rest are cells. Of the cones that
-            agree in this only the one with the least arithmetic can be the cheapest.
+        marks: its loads, reductions and gathers, as bits; all else are cells. Of cones with equal
+            marks only the one with the least arithmetic can be the cheapest.
     """
 
     picks: Picks
@@ -93,8 +93,8 @@ class Cones:
     def of(self, root: int, materialised: Collection[int], copied: bool = False) -> Found:
         """Cones of a root tile (computed, not loaded), and the placed classes met on the way.
 
-        An input is computed by nothing: its cones copy it from where it arrives. What may be
-        `copied` may be loaded from where else it is kept.
+        Nothing computes an input: its cones copy it from where it arrives. A value that may be
+        `copied` may also be loaded from another place where it is kept.
         """
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
@@ -305,7 +305,8 @@ def loop_extents(
 ) -> dict[str, int]:
     """Letter -> extent of every loop of a cone.
 
-    Loops run over results and over what is reduced; operands of which a part is read have more.
+    Loops run over results and over reduced dims. An operand of which only a part is read may be
+    longer than the loop.
     """
     found: dict[str, int] = {}
 

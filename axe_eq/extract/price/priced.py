@@ -170,6 +170,14 @@ class Prices:
         self._known.pop(key, None)
         return self.price(roots, picks, stored)
 
+    def offered(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> list[Price]:
+        """Every way to implement a cone that none was ruled out of, the cheapest first."""
+        known, ruled_out = self._of(roots, picks, stored)
+        if known.summary is None:
+            return []
+        found = self.pricer.offered(known.summary, lambda: self._cone(roots, picks, stored))
+        return [p for p in found if p.way not in ruled_out]
+
     def nearest(
         self, roots: Sequence[int], picks: Picks, stored: Sequence[str], number: int
     ) -> Iterator[Price]:

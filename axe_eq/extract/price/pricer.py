@@ -163,6 +163,32 @@ class Pricer:
             best = min(found, key=_seconds, default=Price(INFINITE))
         return replace(best, rejected=tuple(reasons.items()))
 
+    def offered(self, summary: Summary, cone: Callable[[], Formula]) -> list[Price]:
+        """Every way of every schedule to implement a cone, the cheapest first; see `price`."""
+        found: list[Price] = []
+        for schedule in self.schedules:
+            deaf = summary.scans and not getattr(schedule, "scans", False)
+            if deaf or self._asked(schedule, "refuse", summary) is not None:
+                continue
+            if schedule.name in self._readers:
+                read = self._asked_for(schedule, cone())
+                ways = () if isinstance(read, str) else read
+                found += (
+                    Price(
+                        c.time_s,
+                        schedule.name,
+                        "",
+                        tuple(c.parameters.items()),
+                        tuple(c.costs.items()),
+                    )
+                    for c in ways
+                )
+            else:
+                table = self._table(schedule, summary)
+                left = np.nonzero(np.isfinite(table.time_s))[0].tolist()
+                found += (_chosen(schedule.name, table, at, summary) for at in left)
+        return sorted(found, key=_seconds)
+
     def _by_figures(
         self, summary: Summary, ruled: Mapping[Way, str]
     ) -> tuple[list[Price], dict[str, int]]:

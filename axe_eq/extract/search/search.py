@@ -1,10 +1,10 @@
 """Technology mapping: choose which values to materialise, and with that every kernel.
 
-State: the set M of materialised placed classes. A kernel is the cheapest cone from a member of M
-down to other members and inputs; the cost of a schedule is the sum over the kernels that the
-outputs need, so work shared through memory is counted once and recomputation is counted where it
-happens. Small graphs are solved exactly (all M); larger ones by toggling, sinking and swapping
-values to a local optimum, those of moderate size from two starts and then by several values at
+The state is M, the set of values that are kept in memory. A kernel is the cheapest cone from a
+member of M down to other members and inputs. A schedule costs the sum of the kernels that its
+outputs need: work that is shared through memory counts once, and work that is done again counts
+each time. Of small graphs every M is tried. Of larger ones values are toggled, sunk and swapped
+until nothing gains; those of moderate size begin at two places, and then change several values at
 once. Everything is deterministic.
 """
 

@@ -41,7 +41,7 @@ def eliminated(points: Points, axes: Sequence[str]) -> Iterator[Stack]:
         # Those that change few bits first: then they are not moved for others that change the same.
         moved = sorted([vector & mask for vector in columns[place]], key=int.bit_count)
         copies = [vector & mask for vector in bases[place]]
-        choices.append(_stacks(axis, [*copies, *moved], width))
+        choices.append(stacks(axis, [*copies, *moved], width))
     for choice in product(*choices):
         yield tuple(sw for stack in choice for sw in stack)
 
@@ -129,8 +129,14 @@ def _digits(table: Points) -> list[tuple[int, int]] | None:
 # ---- the swizzles of a matrix --------------------------------------------------------------------
 
 
-def _stacks(axis: str, vectors: Sequence[int], width: int) -> list[Stack]:
-    """Products of swizzles that take single bits to the vectors, the least one first."""
+def stacks(axis: str, vectors: Sequence[int], width: int) -> list[Stack]:
+    """Products of swizzles that take single bits to the vectors, the least one first.
+
+    Args:
+        axis: the axis that the swizzles act on.
+        vectors: below ``2**width``; none if they depend on each other.
+        width: bits of a vector; the highest is the sign, which no swizzle changes.
+    """
     found: set[Stack] = set()
     for down, fill in product((True, False), (0, 1, -1)):
         factors = _factors(vectors, width, down, fill)
@@ -155,8 +161,8 @@ def _factors(
     """Two triangular matrices whose product takes the pivots to the vectors, as columns.
 
     Args:
-        vectors: what the bits change, below ``2**width``.
-        width: bits of a vector; the highest is the sign, which no swizzle changes.
+        vectors: as for `stacks`.
+        width: likewise.
         down: pivots are the highest bits, and the first matrix adds bits to lower ones; else
             they are the lowest and it adds bits to higher ones. The second one does the opposite.
         fill: what the first matrix does to bits that are no pivots but lie between them: nothing,

@@ -34,7 +34,7 @@ def sieved(column: Points, swizzles: Iterator[Swizzle]) -> Iterator[Swizzle]:
             parts = [batch[at : at + step] for at in range(0, len(batch), step)]
             batch = []
             for part in parts:
-                may = _plausible(np.stack([sw.undo_table(start) for sw in part]), size)
+                may = _plausible(np.stack([sw.undo(start) for sw in part]), size)
                 batch += [part[place] for place in np.flatnonzero(may)]
         yield from batch
 

@@ -1,7 +1,7 @@
 """The normal form of a map that only swizzles or many short boxes compute, found from its table.
 
-Several swizzles give one map where the linear part changes too. The normal form is the first of
-these that has the map:
+One map may be written with different swizzles, before different linear parts. Its normal form is
+the first of these that has the map:
 
 1. a list, a box, or boxes in boxes of which few are short, without swizzles;
 2. what elimination over GF(2) finds, where bits of the index XOR bits of the coordinates;
@@ -165,7 +165,7 @@ def _left(points: Points, axes: tuple[str, ...], stacks: Iterable[Stack]) -> Ite
         undone = points.copy()
         for sw in stack:
             place = axes.index(sw.axis)
-            undone[:, :, place] = sw.undo_table(undone[:, :, place])
+            undone[:, :, place] = sw.undo(undone[:, :, place])
         try:
             plain = from_points(undone, axes, boxed=True)
         except (NoIters, SearchError):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import NoReturn
 
+from axe_eq.layout.normal.elimination import stacks
 from axe_eq.layout.notation import f2
 from axe_eq.layout.notation.common import in_bits, settled, without_box
 from axe_eq.layout.notation.text import Context, build, refusal, refuse
@@ -136,13 +137,12 @@ def _placed(
         square.append(column | (1 << len(rows) + free.index(place) if place in free else 0))
     turned = f2.inverse(square)
     assert turned is not None  # independent columns, and the free bits themselves
-    order = f2.diagonal(turned)
-    matrix = [0] * len(order)
-    for column, row in enumerate(order):
-        matrix[row] = turned[column]
-    swizzles += f2.swizzles(matrix, AXES.get(dim, dim))
-    for column, row in enumerate(order):
-        yield (rows[column] if column < len(rows) else None), row
+    stack = stacks(AXES.get(dim, dim), turned, len(turned) + 1)[0]
+    swizzles += stack
+    for column, place in enumerate(turned):
+        for sw in stack:
+            place = sw.undo(place)
+        yield (rows[column] if column < len(rows) else None), place.bit_length() - 1
 
 
 # ---- writing ------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def swizzled_range(
                 raise SearchError(f"range on {axis}", f"over {MAX_VALUES} coordinates", "fewer")
             values = _extremes(np.add.outer(values, part).reshape(-1), grid, top)
         for sw in reversed(swizzles):
-            values = sw.apply_table(values)
+            values = sw.apply(values)
         ends.append(int(values.max() if top else values.min()))
     return ends[0], ends[1]
 

@@ -287,7 +287,7 @@ class Layout(Parts):
         """Coordinates on one axis after the swizzles."""
         for sw in reversed(self.swizzle):
             if sw.axis == axis:
-                values = sw.apply_table(values)
+                values = sw.apply(values)
         return values
 
     def replica_table(self, axis: str, most: int = MAX_COPIES, times: int = 1) -> NDArray[np.int64]:

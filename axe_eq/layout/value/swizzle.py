@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from axe_eq.errors import LayoutError, said
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Bits = TypeVar("Bits", int, NDArray[np.int64])
 
 MAX_WRITTEN = 2**64  # of a parameter that an error shows
 MAX_BIT = 62  # coordinates are int64, so no swizzle may reach the sign bit
@@ -62,28 +64,16 @@ class Swizzle(NamedTuple):
         """The bits that it reads."""
         return ((1 << self.bits) - 1) << self.source
 
-    def apply(self, value: int) -> int:
-        """The swizzled coordinate."""
+    def apply(self, value: Bits) -> Bits:
+        """The swizzled coordinate, or those of an int64 array."""
         field = value & self.mask
         return value ^ (field >> self.shift if self.shift > 0 else field << -self.shift)
 
-    def undo(self, value: int) -> int:
-        """The coordinate whose swizzle is `value`."""
+    def undo(self, value: Bits) -> Bits:
+        """The coordinate whose swizzle is `value`, or those of an int64 array."""
         original = value
         for _ in range(self.bits // abs(self.shift) + 1 if self.bits else 0):
             original = self.apply(original) ^ original ^ value
-        return original
-
-    def apply_table(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`apply` on an int64 array of any shape."""
-        field = values & self.mask
-        return values ^ (field >> self.shift if self.shift > 0 else field << -self.shift)
-
-    def undo_table(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """`undo` on an int64 array of any shape."""
-        original = values
-        for _ in range(self.bits // abs(self.shift) + 1 if self.bits else 0):
-            original = self.apply_table(original) ^ original ^ values
         return original
 
     def scaled(self, log2: int) -> Swizzle:

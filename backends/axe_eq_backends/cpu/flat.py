@@ -77,7 +77,7 @@ class Addressing:
     def swizzled(self, addresses: Addresses) -> Addresses:
         """The addresses after the swizzles."""
         for swizzle in reversed(self.swizzles):
-            addresses = swizzle.apply_table(addresses)
+            addresses = swizzle.apply(addresses)
         return addresses
 
 

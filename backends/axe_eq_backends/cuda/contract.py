@@ -151,7 +151,8 @@ def kernel(c: Contraction, name: str, row: Instr, parameters: Mapping[str, int])
     if dtype not in (fused.dtype, held):
         raise ScheduleError(f"kernel {name}", f"multiplies {fused.dtype} by {row.name}", held)
     if row.family == OF_TILES:
-        return _Persistent(fused, name, Tiling.of(parameters)).kernel()
+        found = fused.turned() if parameters["turned"] else fused
+        return _Persistent(found, name, Tiling.of(parameters)).kernel()
     matrix = row.family == OF_REGISTERS[0]
     return products(fused, Tile(**parameters, matrix=matrix, dtype=dtype), name)
 

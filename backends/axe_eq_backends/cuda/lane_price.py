@@ -43,12 +43,14 @@ def operations(cells: Iterable[Cell]) -> float:
 
 
 def floor_s(target: Target, n_bytes: float) -> float:
-    """Seconds that a kernel of so many bytes takes beside its launch and them: a read and a write.
+    """Seconds that a kernel takes beside its launch, its bytes and what its CTAs compute.
 
-    What is little lies in the cache that all units share, where another kernel wrote it.
+    What is little has been asked for when the kernel before ends. The second latency is that of
+    kernels with more than is on its way at once.
     """
-    little = n_bytes <= target.limits["l2_bytes"] * target.figure("little")
-    return 2 * target.memories[0].latency_s * (target.figure("l2_latency") if little else 1.0)
+    of_l2 = n_bytes / target.limits["l2_bytes"]
+    waits = (min(1.0, of_l2 / target.figure(name)) for name in ("little", "on_its_way"))
+    return target.memories[0].latency_s * sum(waits)
 
 
 def residents(target: Target, warps: int, registers: int) -> int:
@@ -102,16 +104,19 @@ class Tensors:
         parameters: Mapping[str, int],
         *,
         blocks: int,
+        warps: int,
+        resident: int,
         counts: Sequence[int],
         loss: float = 0.0,
         passes: Mapping[int, int] | None = None,
         waits: float = 0.0,
         reread: float = 0.0,
         padded: float = 1.0,
-        resident: int = 0,
-        chain: float = 0.0,
+        chain: float | None = None,
+        shared: float = 0.0,
         wide: int = 0,
         along: int = -1,
+        lanes: int = LANES,
         missed: float = 0.0,
         phases: bool = True,
     ) -> Candidate:
@@ -121,17 +126,21 @@ class Tensors:
             target: the machine.
             parameters: what it is written by.
             blocks: CTAs.
+            warps: of a CTA.
+            resident: CTAs that a unit holds.
             counts: tiles along every dim: what does not vary along one is read for each.
             loss: part of its time that other parameters would save.
             passes: how often operands are swept, by number; 1 where it does not say.
             waits: seconds that CTAs wait for each other, at least.
             reread: bytes that caches give beside those of tiles.
             padded: elements that threads compute, of one that is needed.
-            resident: CTAs that a unit holds; 0 where `waits` says how they follow each other.
-            chain: seconds of one CTA beside a read and a write, one after the other.
+            chain: seconds of one CTA beside a read and a write, one after the other; None where
+                `waits` says how CTAs follow each other.
+            shared: seconds of it in which no other CTA of a unit gets on.
             wide: elements along a dim that an instruction moves for each lane; 0 where
                 instructions are too few to count.
             along: that dim.
+            lanes: of a warp that are side by side along it.
             missed: part of what is swept again that memory gives again.
             phases: a CTA reads from memory first and from caches later; else all at once, and what
                 caches give again is on its way beside the rest.
@@ -149,19 +158,23 @@ class Tensors:
             memory = max(memory + reread / cached, (once + again) / cached)
         vector = self.flops * padded / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
-        asks = self._asked(counts, passes or {}, target, wide, along) * busiest if wide else 0.0
-        floor = floor_s(target, self._once[0])
-        one = floor + chain
-        if resident:
+        asks = (
+            self._asked(counts, passes or {}, target, wide, along, lanes) * busiest if wide else 0.0
+        )
+        begin = target.figure("begin_cta_s") * max(1.0, warps / target.figure("begin_warps"))
+        first = begin * min(blocks, units * resident) * target.figure("first_ctas")
+        floor = floor_s(target, self._once[0]) + first
+        if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
-            one += max(own, asks * units / blocks / busiest)
+            one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
             follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
-            waits = max(waits, (one + target.figure("next_cta_s")) * follow)
-            waits = max(waits, blocks * target.figure("begin_cta_s"))
-        time_s = target.launch_s + floor + chain
-        time_s += max(memory, vector * busiest, waits, asks)
-        hidden = vector + asks if resident else max(vector, waits)
-        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
+            waits = max(waits, one * follow, shared * blocks / units)
+        waits = max(waits, blocks * begin)
+        power = target.figure("lanes_power")
+        # These hide each other, but not whole.
+        parts = memory, vector * busiest, waits, asks
+        together = sum(part**power for part in parts) ** (1 / power)
+        time_s = target.launch_s + floor + (chain or 0.0) + together * (1.0 + loss)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks), "latency_s": floor,
@@ -270,6 +283,7 @@ class Tensors:
         target: Target,
         wide: int,
         along: int,
+        lanes: int,
     ) -> float:
         """Seconds in which a unit's warps ask for all that they read and store, one by one."""
         total = 0.0
@@ -278,9 +292,10 @@ class Tensors:
             if o.counts:
                 continue
             # Lanes whose elements lie apart ask for several lines at once.
-            step = abs(o.strides[along])
-            lines = min(LANES, LANES * wide * step * DTYPES[o.dtype].itemsize / LINE_BYTES)
-            more = 1 + target.figure("ask_line") * max(0.0, lines - 1) if step > 1 else 1.0
+            step, run = abs(o.strides[along]), lanes * wide * DTYPES[o.dtype].itemsize
+            runs = LANES / lanes if step else 1.0
+            lines = min(LANES, runs * max(1.0, run * step / LINE_BYTES))
+            more = 1 + target.figure("ask_line") * (lines - 1)
             of_one = LANES * (wide if step == 1 else 1)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")

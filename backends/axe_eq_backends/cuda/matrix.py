@@ -144,7 +144,7 @@ def _passes(m: Matrices, memory: Placement, where: ir.Where) -> int:
     worst = 1
     for _, offset in m.calls[:8]:
         at = rows + offset
-        at = memory.swizzle.apply_table(at) if memory.swizzle else at
+        at = memory.swizzle.apply(at) if memory.swizzle else at
         for warp, matrix in product(range(where.n_warps), range(m.count)):
             eight = at[warp, SIDE * matrix : SIDE * (matrix + 1)] * 2
             banks = np.bincount(eight // ROW_BYTES % 8, minlength=8)

@@ -73,10 +73,12 @@ def _global(call: Call, env: Env) -> tuple[Ints, Any, int]:
     shape, n = env["lane"].shape, len(call["regs"].index)
     element = np.broadcast_to(np.asarray(evaluate(call["element"], env)), shape)
     active = active_threads(call, env, shape)
-    if (element[active] % n).any():
+    if call.op != "ld_global_apart" and (element[active] % n).any():
         raise KernelFault(f"{call}", f"accesses {n} elements at a misaligned element", "alignment")
     inside = n if call["inside"] is None else evaluate(call["inside"], env)
-    within = np.arange(n) < np.broadcast_to(np.asarray(inside), shape)[..., None]
+    before = 0 if call["before"] is None else evaluate(call["before"], env)
+    first, end = (np.broadcast_to(np.asarray(e), shape)[..., None] for e in (before, inside))
+    within = (np.arange(n) >= first) & (np.arange(n) < end)
     return element, active[..., None] & within, n
 
 
@@ -181,7 +183,7 @@ def _box(cta: Cta, call: Call, env: Env, issue: Issue) -> tuple[Ints, Ints, Any]
     dense = sum(x * int(np.prod(m.box[:d], dtype=np.int64)) for d, x in enumerate(at)) * size
     byte = at_byte + dense
     if m.swizzle_bytes:
-        byte = Swizzle("m", m.swizzle_bytes.bit_length() - 5, 4, 3).apply_table(byte)
+        byte = Swizzle("m", m.swizzle_bytes.bit_length() - 5, 4, 3).apply(byte)
     element, inside = np.asarray(evaluate(m.offset, cta.env), np.int64), np.asarray(True)
     for x, c, extent, stride in zip(at, call["coords"], m.shape, m.strides, strict=True):
         index = x + int(np.asarray(evaluate(c, env)).item())
@@ -314,7 +316,7 @@ def _start_of(address: Address, form: Operand, env: Env, issue: Issue) -> int:
 
 def _swizzled(bits: int, byte: Ints) -> Ints:
     width = _WIDTHS[bits >> 62].bit_length() - 5
-    return Swizzle("m", width, 4, 3).apply_table(byte) if width else byte
+    return Swizzle("m", width, 4, 3).apply(byte) if width else byte
 
 
 def _fragment(regs: Regs, n: int, issue: Issue) -> tuple[Ints, Ints, Ints]:
@@ -485,8 +487,8 @@ def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 MEANINGS: Mapping[str, Meaning] = {
-    "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
-    "st_shared": st_shared, "ld_peer": ld_peer,
+    "ld_global": ld_global, "ld_global_apart": ld_global, "st_global": st_global,
+    "ld_shared": ld_shared, "st_shared": st_shared, "ld_peer": ld_peer,
     "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load,
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,

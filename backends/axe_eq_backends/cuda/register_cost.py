@@ -21,7 +21,6 @@ from axe_eq.schedule.summary import (
     Reductions,
     Summary,
     blocks,
-    elements,
     flops,
     grid_of,
 )
@@ -33,6 +32,7 @@ from axe_eq_backends.cuda.schedules.products import (
     MOST_BYTES,
     MOST_HELD,
     WARP,
+    WORD,
     Tile,
     largest_tile,
     least_tile,
@@ -51,6 +51,10 @@ def register_rows(target: Target, summary: Summary) -> list[Instr]:
         if found := [r for r in rows if any(held == accepted[0] for accepted in r.dtypes)]:
             return found
     return []
+
+
+OF_OTHERS = 64  # registers of a thread beside sums and factors
+WHOLE = 4  # CTAs of a unit, at most, of which the busiest runs whole ones
 
 
 @dataclass(frozen=True)
@@ -100,27 +104,14 @@ class RegisterProducts:
         columns = Columns({"p": m, "q": n, "k": k, "s": k}, exact=True)
         columns.extra = {"m": m, "n": n, "k": k, "warps": warps, "band": band}
         columns.rows = (row.name,) * len(m)
+        work = flops(summary.products, summary, columns)
+        work = work * padded(sides.there[0], m) * padded(sides.there[1], n)
+        rate = row.flops_per_s * figure(f"{row.family}_part")
+        roofline(summary, target, columns, work / rate)
+        paced, begin = _paced(summary, target, columns, row, rate), figure("register_begin_s")
+        columns.time_s = np.maximum(columns.time_s, target.launch_s + paced) + begin
+        columns.costs |= {"waits_s": paced, "latency_s": np.full(len(columns), begin)}
         largest = largest_tile(dtype)
-        there = sum(
-            (elements(letters, star, summary, columns) for star, letters in summary.resident),
-            np.zeros(len(columns)),
-        )
-        known = f"small_tile.{row.name}"
-        exponent = figure(known if known in target.figures else "small_tile")
-        part = np.clip(there / largest, 1 / largest, 1.0) ** exponent
-        rate = row.flops_per_s * figure(f"{row.family}_part") * part
-        wasted = padded(sides.there[0], m) * padded(sides.there[1], n)
-        work = flops(summary.products, summary, columns) * wasted
-        # A CTA that has a unit to itself waits at every step: f32 at 1000 cubed in 64 to 512 tiles
-        # took 1.6, 1.9, 1.2 and 0.9 of the time without this.
-        busy = blocks(summary, columns) / (target.n_units * figure("side_by_side"))
-        roofline(summary, target, columns, work / rate * (2 - np.minimum(1.0, busy)))
-        steps = np.ceil(summary.extent("k") / k)
-        read = figure("read_step_s") + figure("read_depth_s") * k
-        read = np.maximum(read, figure("read_one_s") * _reads(summary, m, n) * k / (WARP * warps))
-        waits, begin = steps * read * np.ceil(busy), figure("register_begin_s")
-        columns.time_s = np.maximum(columns.time_s, target.launch_s + waits) + begin
-        columns.costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
         held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         room = MOST_HELD * DTYPES["f32"].itemsize * WARP * warps
@@ -133,6 +124,60 @@ class RegisterProducts:
         return sides.named(columns)
 
 
+def _paced(summary: Summary, target: Target, columns: Columns, row: Instr, rate: float) -> Column:
+    """Seconds of the busiest unit: the CTAs that it runs, each step by step.
+
+    A CTA multiplies, and its factors pass through shared memory. One at a time leaves latencies
+    open that others hide, a part of its own time. Units that hold few CTAs run whole ones; where
+    the kernel before has left too few places for all at once, units that are done first are filled.
+    """
+    figure, chosen, number = target.figure, columns.extra, len(summary.products)
+    m, n, k = chosen["m"], chosen["n"], chosen["k"]
+    read, one_by_one = np.zeros(len(m)), np.zeros(len(m))
+    for a in _factors(summary):
+        side = n if "q" in a.letters else m
+        vector = max(1, gcd(a.aligned, max(VECTOR_BYTES, a.itemsize)) // a.itemsize)
+        if row.family == OF_REGISTERS[0]:
+            read += side / vector * figure("fragment_read_s")
+        else:
+            read += side * figure("across_s" if a.fast in TILE_LETTERS else "along_s")
+        if vector == 1 and a.itemsize < WORD:
+            one_by_one += side
+    multiplied = 2.0 * m * n * number * target.n_units / rate
+    each = multiplied + read + figure("depth_s")
+    held = _resident(summary, target, columns)
+    of_unit = blocks(summary, columns) / target.n_units
+    at_once = np.where(of_unit > held / 2, held, np.ceil(of_unit))
+    whole = np.where(of_unit <= held, at_once, np.ceil(of_unit))
+    run = np.where(of_unit <= np.maximum(held, WHOLE), whole, of_unit + 0.25)
+    steps = np.ceil(summary.extent("k") / k)
+    # Of one element below a word each, a thread's reads are one after the other.
+    threads = chosen["warps"] * WARP
+    ones = one_by_one * k / threads * figure("read_one_s") * np.ceil(run / 4)
+    return np.asarray(steps * np.maximum(each * k * (run + figure("lone")), ones))
+
+
+def _factors(summary: Summary) -> list[Access]:
+    """What is read for every step: factors, and what they are computed from."""
+    streamed = [a for a in summary.loads if set(STREAM_LETTERS) & set(a.letters)]
+    return [a for a in summary.loads if a.feeds_product or (summary.staged and a in streamed)]
+
+
+def _resident(summary: Summary, target: Target, columns: Columns) -> Column:
+    """CTAs that a unit holds, by registers: sums, the next step's factors, and what is beside."""
+    chosen, f32 = columns.extra, DTYPES["f32"].itemsize
+    taken = chosen["m"] * chosen["n"] * len(summary.products) * f32
+    for a in _factors(summary):
+        taken = (
+            taken + (chosen["n"] if "q" in a.letters else chosen["m"]) * chosen["k"] * a.itemsize
+        )
+    threads = chosen["warps"] * WARP
+    granule, most = (target.limits[f"register{x}"] for x in ("_granule", "s_per_thread"))
+    registers = np.ceil((taken / WORD / threads + OF_OTHERS) / granule) * granule
+    threads = threads * np.minimum(registers, most)
+    return np.asarray(np.maximum(1, target.limits["registers_per_unit"] // threads))
+
+
 def _bytes_stored(summary: Summary) -> int:
     """Bytes per element of the tile that results take, and what they read."""
     read = (a.itemsize for a in summary.loads if _reaches_tile(a))
@@ -143,19 +188,6 @@ def _reaches_tile(a: Access) -> bool:
     """Whether a result reads a value for every element of a tile: sides may be whole."""
     sides = sum(x in a.letters for x in TILE_LETTERS) + (a.star > 1)
     return sides > 1 and not a.feeds_product and not set(STREAM_LETTERS) & set(a.letters)
-
-
-def _reads(summary: Summary, m: Column, n: Column) -> Column:
-    """Reads of a tile's factors for each index that is summed over: vectors as far as they lie so.
-
-    Rows of 4095 elements are read one by one.
-    """
-    reads = np.zeros(len(m))
-    for a in summary.loads:
-        if a.feeds_product:
-            vector = max(1, gcd(a.aligned, max(VECTOR_BYTES, a.itemsize)) // a.itemsize)
-            reads += (n if "q" in a.letters else m) / vector
-    return reads
 
 
 def _depths(summary: Summary, tiles: Sequence[Tile]) -> Column:

@@ -102,6 +102,11 @@ class Program:
         self._there: dict[int, OnDevice] = {}
         self._lock = Lock()
 
+    @property
+    def memories(self) -> frozenset[str]:
+        """Inputs that lie as no strides say: on a device their arrays are their memory."""
+        return frozenset(n for n in self.code.inputs if self.code.ports[n].lies)
+
     def on(self, device: int) -> OnDevice:
         """The program on a device.
 
@@ -197,11 +202,11 @@ class Program:
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
-        for port in self.code.ports.values():
-            if port.lies and port.name not in self.code.constants:
+        for port in (self.code.ports[name] for name in self.code.made):
+            if port.lies:
                 raise ArgumentError(
                     f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
-                    "arrays of the host, which calls lay out so",
+                    "arrays of the host, whose results are laid out as arrays",
                 )  # fmt: skip
         first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
         library = library_of(arrays[first])
@@ -327,7 +332,8 @@ def _check_fits(port: Port, array: DeviceArray) -> None:
     if array.dtype != port.dtype or array.shape != port.shape:
         shape = ",".join(map(str, array.shape))
         wanted = f"{port.dtype}[{','.join(map(str, port.shape))}]"
-        raise ArgumentError(thing, f"is {array.dtype}[{shape}]", wanted)
+        hint = "exe.pack(name, array) makes the memory" if port.lies else ""
+        raise ArgumentError(thing, f"is {array.dtype}[{shape}]", wanted, hint=hint)
     pairs = zip(port.shape, port.strides, array.strides, strict=True)
     if any(extent > 1 and w != s for extent, w, s in pairs):
         raise ArgumentError(

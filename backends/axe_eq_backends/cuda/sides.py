@@ -56,11 +56,13 @@ class Matrices:
             letters of one index per block for batches.
         names: the cone's letters, and what they are here.
         whole: elements of rows and of columns that no letter cuts.
+        turned: whether the columns of tiles are the rows of the cone.
     """
 
     summary: Summary
     names: Mapping[str, str]
     whole: tuple[int, int]
+    turned: bool = False
 
     @property
     def there(self) -> tuple[int, int]:
@@ -77,11 +79,19 @@ class Matrices:
 
 
 @lru_cache(maxsize=4096)
-def as_matrices(summary: Summary) -> Matrices:
-    """A cone of products by the sides of its kernel."""
+def as_matrices(summary: Summary, turned: bool = False) -> Matrices:
+    """A cone of products by the sides of its kernel.
+
+    Args:
+        summary: the cone.
+        turned: rows for columns, and columns for rows.
+    """
     kept = tuple(w.kept for w in summary.products)
     names, whole = _names(kept, summary.order, summary.extents)
-    return Matrices(_renamed(summary, names), names, whole)
+    if turned:
+        other = dict(zip(TILE_LETTERS, reversed(TILE_LETTERS), strict=True))
+        names, whole = {old: other.get(new, new) for old, new in names.items()}, whole[::-1]
+    return Matrices(_renamed(summary, names), names, whole, turned)
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,8 @@
 """Cost model of streaming contractions: scores, weights and mixed values in one kernel.
 
 A chunk of scores takes as long as the slower of its products on matrix units and its weights on
-vector lanes, which run beside each other in different warpgroups, and a start.
+vector lanes, which run beside each other in different warpgroups, and a start. One warpgroup alone
+does one after the other. A tile begins and ends by itself.
 
 A kernel leaves out chunks that a mask by position proves to weigh nothing (`live`). A cone with
 conditions on positions is read here as the emitter reads it, and the chunks of the busiest unit are
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,6 +171,9 @@ class Streaming:
         run = _run(summary, target, columns)
         seconds = _seconds(summary, target, columns, row, run.part)
         roofline(summary, target, columns, seconds, run=run)
+        tiles = run.busiest * columns.costs["blocks"] / target.n_units
+        begin = target.figure("stream_begin_s") + tiles * target.figure("stream_tile_s")
+        columns.time_s, columns.costs["latency_s"] = columns.time_s + begin, begin
         _check(summary, target, columns, smem)
         alone = (groups == 1) & (stages == 1)
         columns.reject(~alone if carried else stages == 1, carried or "chunks that go one by one")
@@ -264,7 +269,14 @@ def _seconds(
     chunk, groups, figure = columns.extra["s"], columns.extra["consumers"], target.figure
     covered = padded(summary.extent("s"), chunk) * part
     covered = covered * padded(summary.extent("p"), groups * GROUP_ROWS)
-    matrix = flops(summary.products, summary, columns) * covered / row.flops_per_s
+    wide = columns.extra["q"] * np.ceil(summary.extent("q") / columns.block["q"])
+    matrix = np.zeros(len(columns))
+    for work in summary.products:  # columns of values and depths are padded
+        deep = prod(work.reduced)
+        there = summary.extent("q") * _mixed(summary) / wide if work.structured else 1.0
+        there = there if work.structured else deep / _padded(deep, DTYPES[work.dtype].itemsize)
+        matrix = matrix + flops((work,), summary, columns) / there
+    matrix = matrix * covered / row.flops_per_s / figure("stream_over_rate")
     mixed = sum(w.flops for w in summary.products if w.structured) / (2.0 * _mixed(summary))
     blocks = np.ceil(summary.extent("q") / columns.block["q"])
     scores = mixed / summary.extent("q") * blocks  # once more for every block of columns
@@ -281,7 +293,7 @@ def _seconds(
     )
     carried = scores * covered / GROUP_ROWS * across * figure("carried_flops")
     alone = matrix + weigh + carried / target.vector_flops_per_s
-    beside = np.maximum(matrix, weigh)
+    beside = np.where(groups == 1, matrix + weigh, np.maximum(matrix, weigh))
     return np.asarray(np.where(columns.extra["stages"] == 1, alone, beside) + start)
 
 

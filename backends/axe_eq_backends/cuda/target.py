@@ -77,8 +77,9 @@ _CHOICES = {
     "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
+    "product_waves": (1, 2),  # that tiles of as few columns as can be fill
     "product_cluster": (1, 2),
-    "product_split": (1, 2, 4, 8),
+    "product_split": (1, 2, 3, 4, 6, 8),
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),
@@ -110,41 +111,53 @@ _FIGURES = {
     # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
     # from it, so at least 2.1; 3 fits.
     "l2_over_memory": 3.0,
-    # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
-    # of memory: second stages of sums of 1 to 30 KB.
-    "little": 1 / 64,
-    "l2_latency": 0.4,
+    # Kernels on lanes (2026-11-27; 900 candidates of 180 drawn kernels and 128 whole programs,
+    # within 30 % for 95 % of those chosen). Parts of the L2: what has been asked for when the
+    # kernel before ends, and beyond which a kernel waits for memory once more.
+    "little": 1 / 220,
+    "on_its_way": 0.27,
+    # The power of times that hide each other in part.
+    "lanes_power": 4.5,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
     # to 24 KB, the most that was measured.
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
-    "ask_s": 2.6e-9,
+    "ask_s": 2.2e-9,
     # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
     # of f16[8,96,112,112] by vectors of 2, 4 and 8.
-    "ask_line": 0.15,
-    # Loss of a relayout per halving of what a warp reads at once below a line, and where rows of
-    # results begin inside sectors, of one that a warp splits: 24 tiles of seven turns.
+    "ask_line": 0.1,
+    # Loss of a relayout per halving of what a warp reads at once below a line; and where rows begin
+    # inside sectors, of a sector over what a tile reads of a row, what it writes of one, and what a
+    # warp writes of one: 50 tiles of eight turns, within 25 % (2026-11-27).
     "short_run": 0.04,
-    "split_sector": 0.6,
+    "split_sector.read": 0.1,
+    "split_sector.written": 0.3,
+    "split_sector.of_warp": 0.65,
+    "split_sector.elements": 0.4,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
     # Bytes of L2's rate that a byte of a sector takes of which little is used.
-    "scattered": 2.0,
+    "scattered": 2.3,
     # Operations of cells per multiply-add of the peak: few of them are pairs.
-    "lane_issue": 0.5,
+    "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
-    "operation_s": 1.0e-9,
-    "element_s": 0.008e-6,
-    # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
-    # threads, within 5 %.
-    "next_cta_s": 0.12e-6,
-    # Seconds between the beginnings of two CTAs, on all units.
-    "begin_cta_s": 0.45e-9,
+    "operation_s": 1.3e-9,
+    "element_s": 0.003e-6,
+    # Seconds of a CTA beside what it computes, until the next one has begun in its place.
+    "cta_s": 0.55e-6,
+    # Seconds between the beginnings of two CTAs, on all units, of so many warps at most: 49,000 to
+    # 690,000 CTAs of one to four warps, within 2 %. The part of them that is exposed where those
+    # begin that are the first on their units.
+    "begin_cta_s": 0.604e-9,
+    "begin_warps": 4.0,
+    "first_ctas": 0.1,
+    # Seconds of a unit, for every warp of a CTA that merges what its threads have swept.
+    "merge_warp_s": 0.05e-6,
     # Seconds in which the threads of a CTA exchange what they reduced, for each of its
     # warps more, and in which two lanes do.
-    "exchange_s": 0.2e-6,
-    "exchange_warp_s": 0.035e-6,
-    "shuffle_s": 0.02e-6,
+    "exchange_s": 0.01e-6,
+    "exchange_warp_s": 0.016e-6,
+    "shuffle_s": 0.007e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
     # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
     # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
@@ -153,8 +166,8 @@ _FIGURES = {
     "swept_apart": 0.25,
     # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
     # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.45e-6,
-    "scan_warp_s": 0.0125e-6,
+    "scan_step_s": 0.32e-6,
+    "scan_warp_s": 0.027e-6,
     "scan_held_s": 0.15e-6,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
@@ -175,15 +188,16 @@ _FIGURES = {
     # of 2 take 1.007 times as long over eight large products, as measured.
     "cluster": 0.0285,
     # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
-    # within 25 % for 94 %): seconds until a copy is there, a unit's rate of copies and that of all
-    # over memory's, the matrix units' rate for microseconds over the row's, the power of what
+    # within 25 % for 94 %), and 873 of 40 others (2026-11-27; root of the mean square of log of
+    # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of
+    # all over memory's, the matrix units' rate for microseconds over the row's, the power of what
     # crosses shared memory that it loses by, and the power of times that hide each other in part.
     "copy_latency_s": 0.72e-6,
     "tile_unit_bytes_per_s": 155e9,
     "copies_over_memory": 3.0,
     "burst_over_rate": 1.41,
     "burst_exponent": 0.88,
-    "overlap_power": 4.4,
+    "overlap_power": 3.7,
     # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
     # in f32, took 16 to 18e-12 s each beside all else.
     "apart_store_s": 17e-12,
@@ -191,15 +205,20 @@ _FIGURES = {
     # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
     # fetched each other's sums, and bytes of these. Fitted with the above.
-    "product_begin_s": 1.37e-6,
+    "product_begin_s": 1.25e-6,
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
-    "add_sums_s": 0.9e-6,
+    "add_sums_s": 0.8e-6,
     "add_sums_bytes_per_s": 40e9,
+    # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
+    # took 31 us beside their product (f16, 1000 x 6144 x 1536; 2026-11-27).
+    "cold_instruction_s": 2.7e-9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
+    "units_in_clusters.3": 117,
     "units_in_clusters.4": 120,
+    "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
     "late_s": 0.55e-6,
@@ -207,32 +226,36 @@ _FIGURES = {
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
     "carried_flops": 8.0,
-    # The part of a row's rate at the largest tile in registers, at most 128 x 128, and the power
-    # by which smaller ones lose: f16 with a cell before the product, f64 at 2048 cubed, f32 at 4096
-    # cubed; rows without an own power have that of all.
+    # The part of a row's rate that products in registers take: f16 with a cell before the product,
+    # f64 at 2048 cubed, f32 as below.
     "mma_part": 0.78,
-    "fma_part": 0.76,
-    "small_tile": 0.3,
-    "small_tile.mma.f16": 0.42,
-    "small_tile.mma.bf16": 0.42,
-    "small_tile.mma.f64": 0.2,
-    "small_tile.fma.f32": 0.22,
+    "fma_part": 1.0,
+    # What a CTA takes beside that for an element of the reduced dim: of a side of its tile, where
+    # neighbours along the side are neighbours in memory and where they are not (they are turned
+    # on their way), of a read of a fragment's factors, and of a step's begin. What it takes more
+    # where no other hides its latencies, as a part. 160 tiles of 13 products of f32 and f16
+    # (2026-11-27), within 30 % for 94 %.
+    "across_s": 44e-12,
+    "along_s": 148e-12,
+    "fragment_read_s": 34e-12,
+    "depth_s": 2.1e-9,
+    "lone": 0.42,
+    # A thread's reads of one element below a word, one after the other: f16 of 732 x 257 x 2691.
+    "read_one_s": 55e-9,
     # What products in registers take beside their steps.
     "register_begin_s": 1.9e-6,
-    # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a
-    # unit runs side by side.
-    "read_step_s": 0.48e-6,
-    "read_depth_s": 5.3e-9,
-    # A thread's reads of one element or vector, one after the other: f16 of 703 x 673 x 755.
-    "read_one_s": 36e-9,
-    "side_by_side": 2,
-    # Streams (widths of 64 and 128, chunks of 64 to 192): lane clocks of one unit to weigh a score
-    # by consumers, whose warps hide each other's latencies, and clocks to start a chunk, which
-    # other consumers hide.
-    "weigh_clocks.1": 0.165,
-    "weigh_clocks.2": 0.124,
-    "weigh_clocks.3": 0.110,
-    "start_clocks": 380.0,
+    # Streams (lengths of 534 to 16384, widths of 64, 80 and 128, chunks of 32 to 176; 73 tilings,
+    # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
+    # hide each other's latencies and the weighing behind products, and clocks to start a chunk,
+    # which other consumers hide; the matrix units' rate over the row's; until a kernel begins,
+    # and a tile's begin and end.
+    "weigh_clocks.1": 0.021,
+    "weigh_clocks.2": 0.127,
+    "weigh_clocks.3": 0.098,
+    "start_clocks": 583.0,
+    "stream_over_rate": 1.126,
+    "stream_begin_s": 1.64e-6,
+    "stream_tile_s": 1.6e-6,
 }
 
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to

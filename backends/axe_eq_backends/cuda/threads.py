@@ -218,10 +218,8 @@ def split_swizzle(
     if swizzle is None or not swizzle.bits:
         return Swizzled(None, False)
     values = np.asarray(evaluate(thread, grid(where)), np.int64).ravel()
-    whole = swizzle.apply_table(values)
-    linear = all(
-        (swizzle.apply_table(values + c) == (whole ^ swizzle.apply(c))).all() for c in constants
-    )
+    whole = swizzle.apply(values)
+    linear = all((swizzle.apply(values + c) == (whole ^ swizzle.apply(c))).all() for c in constants)
     return Swizzled(swizzle, linear)
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from math import gcd, prod
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from axe_eq.schedule.summary import (
     Summary,
     flops,
     grid_of,
+    joined,
 )
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cost import (
@@ -41,6 +43,7 @@ from axe_eq_backends.cuda.cost import (
     waves,
 )
 from axe_eq_backends.cuda.schedules.gemm import (
+    BULK_BYTES,
     CORE_COLS,
     GROUP_THREADS,
     MOST_HELD,
@@ -49,16 +52,18 @@ from axe_eq_backends.cuda.schedules.gemm import (
     column_words,
     tile_words,
 )
-from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS
+from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, part_rows
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
 
 Mask = npt.NDArray[np.bool_]
+MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 OF_RANKS = 16  # registers of a thread
+LANES_OF_UNIT = 128
 
 
 @dataclass(frozen=True)
@@ -97,16 +102,58 @@ class TensorCores:
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """One table over all rows and tiles; what a kernel is written by is all in it."""
-        sides = as_matrices(summary)
-        summary = sides.summary
-        tiles = _tiles(_alone(summary), sides.whole, Machine(target))
-        columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
-        roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
-        _pace(tiles, target, columns)
-        apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
-        columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
-        _check(summary, tiles, columns)
-        return sides.named(columns)
+        found, turned = [_priced(as_matrices(summary), target)], as_matrices(summary, turned=True)
+        if _of_lines(turned) and _fitted(turned, target):
+            found.append(_priced(turned, target))
+        return joined(found)
+
+
+def _of_lines(sides: Matrices) -> bool:
+    """Whether bulk copies store tiles of any columns in eights: results lie in lines of a side."""
+    (store,) = sides.summary.stores
+    return store.fast in TILE_LETTERS and store.aligned % BULK_BYTES == 0
+
+
+def _fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
+    """Rows and columns of tiles that cover the result in one or two waves with the least columns.
+
+    Tiles have 64 rows or a multiple, columns in eights. So of 73 rows that are columns here 80 are
+    multiplied, and each weight is read once; and units have all alike to do where tiles of round
+    sizes leave some of them idle. Columns that lie side by side are copied in lines.
+    """
+    summary, (rows, cols) = sides.summary, sides.there
+    itemsize = max(DTYPES[t].itemsize for t in summary.products[0].dtypes)
+    lines = any("q" in a.letters and _along_side(a) for a in summary.loads if a.feeds_product)
+    step = PANEL_BYTES // itemsize if lines else CORE_COLS
+    batches = prod(summary.extent(x) for x in UNIT_LETTERS if summary.has(x))
+    splits = [n for n in target.sizes("product_split") if n > 1]
+    waves = target.sizes("product_waves")
+    if not (waves and summary.has("p") and summary.has("q")):
+        return ()
+    found = dict[tuple[int, int], None]()
+    for m in target.sizes("product_rows"):
+        across = -(-rows // m) * batches
+        parts = {n * target.n_units // across for n in waves}
+        for part in sorted(parts | {1, 2} if cols <= MOST_FEW else parts):
+            fitting = -(-cols // max(part, 1))
+            steps = [step, *(CORE_COLS * n for n in splits if part <= 2 and cols <= MOST_FEW)]
+            wide = [-(-fitting // s) * s for s in steps]
+            found.update(dict.fromkeys((m, n) for n in wide if part and n <= MOST_COLS))
+    return tuple(found)
+
+
+def _priced(sides: Matrices, target: Target) -> Columns:
+    """The candidates of a cone by these sides."""
+    summary = sides.summary
+    named = sides.whole, sides.turned, _of_lines(sides)
+    tiles = _tiles(_alone(summary), *named, Machine(target))
+    columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
+    roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
+    _pace(tiles, summary.cells, target, columns)
+    apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
+    columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
+    _check(sides, tiles, columns)
+    return sides.named(columns)
 
 
 class Table(NamedTuple):
@@ -131,63 +178,72 @@ class Table(NamedTuple):
 @lru_cache(maxsize=256)
 def _table(
     rows: tuple[tuple[str, float, int, int], ...],
-    sizes: tuple[tuple[int, ...], ...],
+    tiles: tuple[tuple[int, int, int], ...],
     clusters: tuple[int, ...],
     splits: tuple[int, ...],
     depth: int,
     itemsize: int,
+    turned: bool,
 ) -> Table:
     """All combinations.
 
     Args:
         rows: (name, operations a second, rows and columns that a tile has a multiple of).
-        sizes: rows and columns of a tile, and panels in shared memory at most.
+        tiles: rows and columns, and panels in shared memory at most.
         clusters: CTAs of one that share operands.
         splits: CTAs of one that take parts of a tile's steps.
         depth: of a step.
         itemsize: bytes of an element of the result.
+        turned: as in `Matrices`.
     """
     ways = [w for n in clusters for w in dict.fromkeys(((n, 1, 1), (1, n, 1)))]
     ways += [(1, 1, n) for n in splits if n > 1]
-    at, m, n, most, way = grid_of(range(len(rows)), *sizes, range(len(ways)))
+    at, tile, way = grid_of(range(len(rows)), range(len(tiles)), range(len(ways)))
+    m, n, most = np.array(tiles, float)[tile.astype(int)].T
     names, rates, *steps = zip(*rows, strict=True)
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
     own = np.maximum(n // shared[:, 2], 1)  # columns that a CTA stores
-    wide = panel_columns(own, itemsize)
+    wide = panel_columns(own, itemsize, turned)
     # One takes an odd number of parts alone: nothing was gained by three of them.
     consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
-    panels = own // wide
+    panels = np.ceil(own / wide)
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
     staging = np.array([float(staged_panels(*pair)) for pair in pairs])
     chosen = {
         "m": m, "n": n, "k": np.full(len(m), float(depth)),
         "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
         "cluster_cols": shared[:, 1], "split": shared[:, 2],
+        "turned": np.full(len(m), float(turned)),
     }  # fmt: skip
     uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
     made = tuple(names[r] for r in row.tolist())
     return Table(chosen, made, np.array(rates)[row], uneven, panels, m * wide * itemsize)
 
 
-def _offered(sides: Matrices, target: Target) -> Table:
-    """What the target offers for a product.
+def _offered(sides: Matrices, lines: bool, target: Target) -> Table:
+    """What the target offers for a product, and what fits it where results lie in `lines`.
 
     A tile has the columns that are there where no letter cuts them, and steps of a panel's width.
+    Of sides that are turned there are those that fit alone.
     """
     (store,), work = sides.summary.stores, sides.summary.products[0]
     rows = [
         (r.name, r.flops_per_s, r.shape[0], r.limits.get("n_step", r.shape[1]))
         for r in tile_rows(target, work.dtype)
     ]
-    names = ("rows", "cols", "panels")
-    sizes = [target.sizes(f"product_{name}") for name in names]
+    sizes = [target.sizes(f"product_{name}") for name in ("rows", "cols", "panels")]
     if not sides.summary.has("q"):
         sizes[1] = (-(-sides.there[1] // LEAST_COLS) * LEAST_COLS,)
+    tiles = [] if sides.turned else [*product(*sizes)]
+    if lines:
+        tiles += [(m, n, 1) for m, n in _fitted(sides, target)]
     deepest = max(LEAST_DEPTH, power_of_two_from(prod(work.reduced)))
     depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
     ways = (target.sizes(f"product_{name}") for name in ("cluster", "split"))
-    return _table(tuple(rows), tuple(sizes), *ways, depth, store.itemsize)
+    return _table(
+        tuple(rows), tuple(dict.fromkeys(tiles)), *ways, depth, store.itemsize, sides.turned
+    )
 
 
 class Machine:
@@ -215,6 +271,7 @@ class Tiles(NamedTuple):
         stored: seconds in which those that multiply store.
         shared: seconds of the cache that all units share.
         begin, late: seconds until a unit multiplies, and for kernels that begin late.
+        rounds: tiles of the busiest unit.
         smem: bytes of shared memory.
         lost, rejected: tiles that do not fit, and why, with their numbers.
     """
@@ -229,6 +286,7 @@ class Tiles(NamedTuple):
     shared: Column
     begin: Column
     late: Column
+    rounds: Column
     smem: Column
     lost: Mask
     rejected: dict[str, int]
@@ -242,15 +300,17 @@ def _alone(summary: Summary) -> Summary:
 
 
 @lru_cache(maxsize=256)
-def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
-    """The tiles of a product that is `_alone`; `whole` as in `Matrices`.
+def _tiles(
+    summary: Summary, whole: tuple[int, int], turned: bool, lines: bool, machine: Machine
+) -> Tiles:
+    """The tiles of a product that is `_alone`; `whole` and `turned` as in `Matrices`.
 
     A unit's step takes what it copies, a copy's latency over the slots, or its products at the rate
     that a cool machine has for microseconds; all units together take what crosses the cache that
     they share, in whole lines.
     """
-    sides, target = Matrices(summary, {}, whole), machine.target
-    table = _offered(sides, target)
+    sides, target = Matrices(summary, {}, whole, turned), machine.target
+    table = _offered(sides, lines, target)
     figure, chosen = target.figure, dict(table.chosen)
     block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
     columns = Columns(block, chosen, table.names, exact=True)
@@ -281,7 +341,8 @@ def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
     idle = n_blocks < target.n_units
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    panels = chosen["n"] / split / panel_columns(chosen["n"] / split, store.itemsize)
+    own = chosen["n"] / split
+    panels = np.ceil(own / panel_columns(own, store.itemsize, turned))
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
@@ -295,7 +356,7 @@ def _tiles(summary: Summary, whole: tuple[int, int], machine: Machine) -> Tiles:
     return Tiles(
         table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
         rounds * (stored + panels * figure("store_panel_s")), n_blocks * steps * lines / per_s,
-        begin, late, smem, np.isinf(columns.time_s), columns.rejected,
+        begin, late, rounds, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -335,6 +396,12 @@ def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
 
 
+def _in_step(target: Target, columns: Columns) -> Column:
+    """How much longer CTAs take that wait for each other because they share operand tiles."""
+    of_cluster = columns.extra["cluster_rows"] * columns.extra["cluster_cols"]
+    return np.asarray(1 + target.figure("cluster") * np.log2(of_cluster))
+
+
 def _losses(table: Table, target: Target, columns: Columns) -> Column:
     """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
     part, figure = columns.extra["staging"] / table.panels, target.figure
@@ -343,12 +410,13 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         1
         + figure("short_chunk") / columns.extra["k"]
         + figure("few_stages") / (columns.extra["stages"] - 1)
-        + figure("cluster") * np.log2(columns.extra["cluster_rows"] * columns.extra["cluster_cols"])
+        + _in_step(target, columns)
+        - 1
         + np.where(part < 1, in_turns, 0.0)
     )
 
 
-def _pace(tiles: Tiles, target: Target, columns: Columns) -> None:
+def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
     Units that wait, the cache that they share and main memory: none of these hides the others
@@ -356,19 +424,33 @@ def _pace(tiles: Tiles, target: Target, columns: Columns) -> None:
 
     Args:
         tiles: those of the product.
+        cells: operations of an element of the result.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
     figure, costs = target.figure, columns.costs
     power = figure("overlap_power")
-    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s
+    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     computed = np.maximum(matrix * tiles.busiest[0], vector * tiles.busiest[1])
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
     paced = _together(power, tiles.waits + tiles.stored, tiles.shared, read)
     columns.time_s = target.launch_s + np.maximum(computed, paced) + tiles.begin + tiles.late
+    columns.time_s = columns.time_s + _of_cells(tiles, cells, target)
     costs |= {"waits_s": tiles.waits, "latency_s": tiles.begin}
     costs["memory_s"] = _together(power, tiles.shared, read)
+
+
+def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
+    """Seconds of what follows products, by those that multiply: they do nothing else meanwhile.
+
+    All of a thread's elements are written out, so the first tile's are read from cold caches.
+    """
+    chosen = tiles.chosen
+    threads = GROUP_THREADS * chosen["consumers"]
+    written = instructions(chosen["m"] * chosen["n"] / chosen["split"] / threads * cells)
+    issue = chosen["consumers"] * target.n_units * 2 * LANES_OF_UNIT / target.vector_flops_per_s
+    return np.asarray(written * (tiles.rounds * issue + target.figure("cold_instruction_s")))
 
 
 def _together(power: float, *parts: Column) -> Column:
@@ -376,9 +458,9 @@ def _together(power: float, *parts: Column) -> Column:
     return np.asarray(sum(part**power for part in parts) ** (1 / power))
 
 
-def panel_columns(cols: Column, itemsize: int) -> Column:
+def panel_columns(cols: Column, itemsize: int, turned: bool = False) -> Column:
     """Columns of results that are stored at once, of tiles that have so many."""
-    return _of_each(np.asarray(cols), lambda n: panel_width(n, itemsize))
+    return _of_each(np.asarray(cols), lambda n: panel_width(n, itemsize, int(not turned)))
 
 
 def _of_each(column: Column, of: Callable[[int], float]) -> Column:
@@ -419,12 +501,12 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
             # Bytes of a tile that are one run in memory.
             run = (own if _along_side(access) else depth) * access.itemsize
             n_bytes = side * depth * access.itemsize
+            wide = np.gcd(run.astype(int), PANEL_BYTES)  # of a box, whose lines no other one has
             if of == "rows":
-                wide = np.gcd(run.astype(int), PANEL_BYTES)
                 n_bytes = n_bytes * PANEL_BYTES / wide
             elif of == "lines":
                 inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
-                n_bytes = n_bytes * (1 + inside * LINE_BYTES / run)
+                n_bytes = n_bytes * (1 + inside * LINE_BYTES / wide)
             total = total + n_bytes
     ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
     return np.asarray(total / ctas)
@@ -449,9 +531,10 @@ def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
 
 def _units(target: Target, cluster: Column) -> Column:
     """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
-    return _of_each(
+    found = _of_each(
         cluster, lambda n: target.figure(f"units_in_clusters.{n}") if n > 1 else target.n_units
     )
+    return np.minimum(found, target.n_units)
 
 
 def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
@@ -477,7 +560,10 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
     columns.reject(lost, "tiles of fewer rows than a block has")
     for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
-        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)
+        letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
+        fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
+        part = part_rows(not _along_side(a) for a in fed)
+        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (part * n) > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
         # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
         last = sides.there[side == "rows"] % chosen[other]
@@ -489,9 +575,9 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
 
 
-def _check(summary: Summary, tiles: Tiles, columns: Columns) -> None:
+def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     """What does not fit, and registers: accumulators and what is computed beside products."""
-    chosen = columns.extra
+    summary, chosen = sides.summary, columns.extra
     columns.time_s = np.where(tiles.lost, np.inf, columns.time_s)
     columns.rejected = dict(tiles.rejected)
     tile = chosen["m"] * chosen["n"]
@@ -502,7 +588,9 @@ def _check(summary: Summary, tiles: Tiles, columns: Columns) -> None:
     threads = GROUP_THREADS * chosen["consumers"]
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
-    wide = PANEL_BYTES // summary.stores[0].itemsize
+    itemsize = summary.stores[0].itemsize
+    wide = panel_columns(chosen["n"] / chosen["split"], itemsize, sides.turned)
+    wide = np.maximum(wide, PANEL_BYTES // itemsize)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and "q" in a.letters)
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():

@@ -14,9 +14,19 @@ from typing import Any
 import numpy as np
 
 from axe_eq.program.types import ValueType
-from axe_eq.run.timing import drawn, rounds
-from axe_eq_backends.cuda.arrays import flat
-from axe_eq_backends.cuda.driver import Memory, attribute, call, default_device, driver, on, upload
+from axe_eq.run.timing import DRAWN, drawn, rounds
+from axe_eq_backends.cuda.arrays import flat, row_major
+from axe_eq_backends.cuda.code import Port
+from axe_eq_backends.cuda.driver import (
+    Memory,
+    attribute,
+    call,
+    copy_within,
+    default_device,
+    driver,
+    on,
+    upload,
+)  # fmt: skip
 from axe_eq_backends.cuda.run import Program
 
 ROUND_S = 1e-3  # of one round at least: events are exact to half a microsecond
@@ -28,13 +38,16 @@ MOST_PART = 0.5  # of the memory that is free
 Sets = list[list[Memory]]
 
 
-def timed(program: Program, budget_s: float, sets: Sets | None = None) -> list[float]:
+def timed(
+    program: Program, budget_s: float, sets: Sets | None = None, round_s: float = ROUND_S
+) -> list[float]:
     """Seconds of one call, of every round.
 
     Args:
         program: what is measured.
         budget_s: seconds that the rounds may take together.
         sets: arrays that calls take in turns (`rotating`), of a program with the same ports.
+        round_s: seconds of a round at least.
 
     Raises:
         DeviceError: no device, or the arrays do not fit into its memory.
@@ -46,7 +59,7 @@ def timed(program: Program, budget_s: float, sets: Sets | None = None) -> list[f
         pointers = [tuple(m.pointer for m in memory) for memory in sets]
         there.run(pointers[0], stream)
         once = _seconds(stream, lambda: there.run(pointers[0], stream))
-        n_calls = min(MOST_CALLS, max(len(sets), math.ceil(ROUND_S / max(once, 1e-6))))
+        n_calls = min(MOST_CALLS, max(len(sets), math.ceil(round_s / max(once, 1e-6))))
         with _graph(stream, lambda n: there.run(pointers[n % len(sets)], stream), n_calls) as graph:
 
             def replay() -> None:
@@ -73,14 +86,32 @@ def _sets(program: Program, device: int) -> Sets:
     free, _ = call(driver().cuMemGetInfo(), "free memory")
     wanted = math.ceil(OVER_L2 * attribute(device, "L2_CACHE_SIZE") / max(n_bytes, 1)) + 1
     number = max(1, min(wanted, int(MOST_PART * free / max(n_bytes, 1)), MOST_CALLS))
-    rng = np.random.default_rng(0)
-    hosts = [flat(p, drawn(ValueType(p.dtype, p.shape), rng)) for p in ports]
-    found = []
+    rng, found = np.random.default_rng(0), list[list[Memory]]()
     for _ in range(number):
         found.append([Memory(port.n_bytes) for port in ports])
-        for port, host, memory in zip(ports, hosts, found[-1], strict=True):
-            upload(memory.pointer, host, f"argument {port.name!r}")
+    for n, port in enumerate(ports):
+        first, *others = (memory[n].pointer for memory in found)
+        _fill(first, port, rng)
+        for pointer in others:
+            copy_within(pointer, first, port.n_bytes, 0, f"argument {port.name!r}")
+    # Measured calls run on a stream that does not wait for this one.
+    call((*driver().cuStreamSynchronize(0), None), "arguments")
     return found
+
+
+def _fill(pointer: int, port: Port, rng: np.random.Generator) -> None:
+    """Random elements. What repeats in a dense array is copied on the device."""
+    what, size = f"argument {port.name!r}", math.prod(port.shape)
+    if port.lies or port.strides != row_major(port.shape) or size <= DRAWN:
+        upload(pointer, flat(port, drawn(ValueType(port.dtype, port.shape), rng)), what)
+        return
+    few = drawn(ValueType(port.dtype, (DRAWN,)), rng)
+    upload(pointer, few, what)
+    there = few.nbytes
+    while there < port.n_bytes:
+        more = min(there, port.n_bytes - there)
+        copy_within(pointer + there, pointer, more, 0, what)
+        there += more
 
 
 @contextmanager

@@ -48,12 +48,13 @@ def _where(a: Access, env: Env) -> Any:
 
 
 def read(core: Core, a: Access, env: Env, call: Call) -> Any:
-    """The elements of an access, a row per partition."""
+    """The elements of an access, a row per partition, in the order of memory that sums need."""
     at = _where(a, env)
     if a.is_far:
         found = core.tensors[a.buffer.name].read(at, np.ones(at.shape, bool))
         return found.reshape(a.partitions, -1)
-    return core.read_at(a.buffer, tuple(at), str(call))
+    # numpy gathers in the order of the indices' strides, and adds in that of its operand's.
+    return np.ascontiguousarray(core.read_at(a.buffer, tuple(at), str(call)))
 
 
 def write(core: Core, a: Access, env: Env, values: Any) -> None:
@@ -88,7 +89,7 @@ def matmul(core: Core, c: Call, env: Env) -> None:
     if a.shape[0] > 128 or a.shape[1] > 128 or b.shape[1] > 512:
         raise KernelFault(str(c), f"multiplies {a.shape} by {b.shape}", "128 x 128 by 128 x 512")
     with np.errstate(all="ignore"):
-        total = np.ascontiguousarray(a).T @ np.ascontiguousarray(b)
+        total = a.T @ b
     if evaluate(c["accumulate"], env):
         total = read(core, c["dst"], env, c) + total
     write(core, c["dst"], env, total)
@@ -194,7 +195,7 @@ def reduce(core: Core, c: Call, env: Env) -> None:
     """`tensor_reduce` along the last free dim."""
     data = c["data"]
     x = _float(read(core, data, env, c))
-    x = np.ascontiguousarray(x).reshape(len(x), -1, data.steps[-1][1])
+    x = x.reshape(len(x), -1, data.steps[-1][1])
     with np.errstate(all="ignore"):
         found = OPERATORS[c["op"]].reduce(x, axis=2)  # type: ignore[attr-defined]
     write(core, c["dst"], env, found)

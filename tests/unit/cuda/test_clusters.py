@@ -414,6 +414,12 @@ def test_a_cluster_s_last_cta_may_have_no_tile_of_its_own() -> None:
         multiplied(kernel, (3 * 64, 128, 72), planned)
 
 
+def test_parts_of_shared_tiles_may_be_eights_of_rows() -> None:
+    kernel = gemm(problem(), Tiling(64, 144, 64, 2, consumers=1, cluster=2, along="m"))
+    for planned in levels(kernel):
+        multiplied(kernel, (136, 152, 136), planned)
+
+
 def test_gated_products_share_what_is_common() -> None:
     """Clusters along columns share the rows that both products read."""
     common, pair = Matrix("A"), (Matrix("B"), Matrix("G"))
@@ -518,14 +524,15 @@ CHOSEN: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], in
     "three tiles of rows, two of columns": (_linear, (384, 128), (512, 128), 256, "n"),
     "batches": (_batched, (3, 256, 64), (3, 256, 64), 256, "m"),
     # As 2 parts of 96 rows each, columns of 192 are no whole periods of a swizzle.
-    "columns that cannot be cut": (_linear, (512, 64), (384, 64), 192, "n"),
+    "columns that cannot be cut": (lambda x, w: x @ w, (512, 64), (64, 384), 192, "n"),
 }
 
 
 def _sharing(columns: int, *cluster: int) -> Target:
     """A machine of tiles of 128 rows and so many columns, in clusters."""
     sizes = {"product_rows": (128,), "product_cols": (columns,), "product_stages": (3,)}
-    return h200.replace(choices={**h200.choices, **sizes, "product_cluster": cluster})
+    sizes |= {"product_waves": (), "product_cluster": cluster}
+    return h200.replace(choices={**h200.choices, **sizes})
 
 
 @pytest.mark.sampled(3)
@@ -566,7 +573,7 @@ def test_the_machine_says_how_many_ctas_share(cluster: int) -> None:
 
 def test_tilings_that_clusters_cannot_share_are_refused() -> None:
     for tiling, message in (
-        (Tiling(128, 64, cluster=2), "64 shared rows for 2 CTAs; expected a multiple of 64"),
+        (Tiling(128, 72, cluster=2), "72 shared rows for 2 CTAs; expected a multiple of 8"),
         (Tiling(128, 128, cluster=2, along="k"), "clusters along 'k'; expected m or n"),
     ):
         with pytest.raises(AxeError, match=message):

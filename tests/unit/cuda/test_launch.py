@@ -79,6 +79,20 @@ def test_what_lies_in_blocks_is_saved_with_its_layout() -> None:
         program.call([x])
 
 
+def test_on_a_device_an_input_in_blocks_is_its_memory(cu: FakeDriver) -> None:
+    layout = axe.Layout([(2, 4), (2, 1), (2, 2)])
+    blocks = Port("x", "f32", (N,), (1,), 4 * N, 16, str(layout), (2, N // 2))
+    held = flat(blocks, np.arange(N, dtype="f4").reshape(2, N // 2))
+    code, library = one(), FakeLibrary()
+    program = run.Program(replace(code, ports={**code.ports, "x": blocks}))
+    assert program.memories == {"x"}
+    (y,) = program.call([library.array(held)])
+    cu.wait()
+    assert np.array_equal(y.values, held + 1)
+    with pytest.raises(ArgumentError, match=r"expected f32\[8\]\n  try: exe.pack"):
+        _read_as(program, library, shape=(2, N // 2))
+
+
 # -- values ---------------------------------------------------------------------------------------
 
 

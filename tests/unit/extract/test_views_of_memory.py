@@ -207,3 +207,13 @@ def test_views_are_bound_to_other_extents() -> None:
     assert len(exe.kernels) == 1
     x = np.arange(24 * 64, dtype=np.float32).reshape(24, 64)
     assert np.array_equal(exe.schedule.bind(n=24).run(x), axe.run(turned, x))
+
+
+def test_reduced_rows_are_stored_merged_and_backwards() -> None:
+    def backwards(x: Any) -> Any:
+        return xp.flip(xp.reshape(nn.softmax(x, axis=-1), (-1,)))
+
+    exe = axe.compile(backwards, "64x96:f16", target="h200")
+    assert len(exe.schedule.steps) == 1
+    x = integers(64, 96)
+    assert np.abs(exe.interpret(x) - axe.run(backwards, x)).max() < 1e-3

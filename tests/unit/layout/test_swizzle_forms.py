@@ -164,7 +164,7 @@ def test_a_sieve_keeps_whatever_leaves_a_layout(full: bool) -> None:
 
 def leaves(column: np.ndarray, sw: Swizzle) -> bool:
     try:
-        from_points(np.sort(sw.undo_table(column), axis=1)[:, :, None], ("m",), boxed=True)
+        from_points(np.sort(sw.undo(column), axis=1)[:, :, None], ("m",), boxed=True)
     except NoIters:
         return False
     return True

@@ -17,14 +17,11 @@ import axe_eq as axe
 from axe_eq.run.timing import timed
 from axe_eq_backends.nki import device
 from axe_eq_backends.nki.target import trn1
+from tests.unit.nki.stand_in import SIMULATED, installed
 from tests.unit.nki.test_launches import PROGRAMS, drawn
 
-# What is called is compiled for the platform, and computed as the simulator does; it says so.
+# What is called is compiled for the platform; it says so.
 NKI = """
-import os
-from pathlib import Path
-from axe_eq_backends.nki.sim import simulate as run
-
 CALLED = []
 
 def simulate(kernel):
@@ -36,26 +33,20 @@ class jit:
 
     def __call__(self, *arrays):
         CALLED.append((self.func.__name__, os.environ["NEURON_PLATFORM_TARGET_OVERRIDE"]))
-        text = Path(self.func.__code__.co_filename).read_text()
-        return run(text, self.func.__name__, *arrays, target="trn2")[0]
+        return simulated(self.func, *arrays)
 """
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with the stand-in as `nki`, and a device of NeuronCore-v3."""
-    for name, text in ("__init__", NKI), ("isa", ""), ("language", ""):
-        (tmp_path / "nki").mkdir(exist_ok=True)
-        (tmp_path / "nki" / f"{name}.py").write_text(text, encoding="utf-8")
     (tmp_path / "arch_type").write_text("NCv3\n", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(device, "CORE", tmp_path / "arch_type")
     monkeypatch.setitem(os.environ, device.PLATFORM, "")
     monkeypatch.delitem(os.environ, device.PLATFORM)
-    yield tmp_path
+    with installed(tmp_path, {"__init__.py": SIMULATED + NKI}, monkeypatch):
+        yield tmp_path
     device._kernel.cache_clear()
-    for module in [m for m in sys.modules if m.partition(".")[0] == "nki"]:
-        del sys.modules[module]
 
 
 @pytest.mark.usefixtures("folder")

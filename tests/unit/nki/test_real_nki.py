@@ -33,6 +33,7 @@ from axe_eq_backends.nki.planning import plan
 from axe_eq_backends.nki.target import trn2
 from tests.unit.nki import test_launches
 from tests.unit.nki.levels import numpy_of, run, written
+from tests.unit.nki.stand_in import SIMULATED, installed, write
 from tests.unit.nki.test_texts import KERNELS
 
 Made = tuple[Source, list[Any], list[Any]]  # a text, what it is called with, what plans compute
@@ -141,13 +142,11 @@ def test_generated_kernels_under_nki(
     level(name, tmp_path, monkeypatch)
 
 
-# -- a stand-in for nki: our simulator behind the names that are used of it ------------------------
+# -- with a stand-in in its place -----------------------------------------------------------------
 
 STAND_IN = {
-    "nki/__init__.py": """
-import os
-from pathlib import Path
-
+    "__init__.py": SIMULATED
+    + """
 class Kernel:
     def __init__(self, func):
         self.func = self.__wrapped__ = func
@@ -162,14 +161,9 @@ class Kernel:
 jit = Kernel
 
 def simulate(kernel):
-    from axe_eq_backends.nki.sim import simulate
-
-    text = Path(kernel.func.__code__.co_filename).read_text()
-    return lambda *arrays: simulate(text, kernel.__name__, *arrays, target="trn2")[0]
+    return lambda *arrays: simulated(kernel.func, *arrays)
 """,
-    "nki/isa.py": "",
-    "nki/language.py": "",
-    "nki/compiler/ncc_driver.py": """
+    "compiler/ncc_driver.py": """
 from dataclasses import dataclass
 
 @dataclass
@@ -181,7 +175,7 @@ class CompileOptions:
     def disable_backend_optimizations(self):
         return CompileOptions(self.target, self.artifacts_dir, False)
 """,
-    "nki/framework/compiled.py": """
+    "framework/compiled.py": """
 import inspect
 from types import SimpleNamespace
 import nki
@@ -197,27 +191,20 @@ def compile_kernel_to_nir(kernel, *, inputs, compile_opts, enable_cache):
 }
 # What a level has to find: a file, what is there, and what stands there instead.
 WRONG = {
-    simulates: ("nki/__init__.py", "*arrays, target", "*(a * 0 for a in arrays), target"),
-    lowers: ("nki/framework/compiled.py", "list(x.shape)", "[1, *x.shape]"),
-    builds: ("nki/__init__.py", "kernel.neff", "kernel.json"),
+    simulates: ("__init__.py", "kernel.func, *arrays", "kernel.func, *(a * 0 for a in arrays)"),
+    lowers: ("framework/compiled.py", "list(x.shape)", "[1, *x.shape]"),
+    builds: ("__init__.py", "kernel.neff", "kernel.json"),
 }
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder of kernels, with the stand-in as `nki`."""
-    for name, text in STAND_IN.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "neuronx-cc").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # files change within a second
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    others = {m: sys.modules.pop(m) for m in [*sys.modules] if m.partition(".")[0] == "nki"}
-    yield tmp_path
-    for module in [m for m in sys.modules if m.partition(".")[0] == "nki"]:
-        del sys.modules[module]
-    sys.modules.update(others)
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # of the process that builds too
+    with installed(tmp_path, STAND_IN, monkeypatch):
+        yield tmp_path
 
 
 @pytest.mark.parametrize(
@@ -231,12 +218,9 @@ def test_a_level_passes_what_is_right_and_fails_what_is_not(
     file, right, wrong = WRONG[level]
     broken = STAND_IN[file].replace(right, wrong)
     assert broken != STAND_IN[file]
-    (folder / file).write_text(broken, encoding="utf-8")
-    for module in [m for m in sys.modules if m.partition(".")[0] == "nki"]:
-        del sys.modules[module]
+    write(folder, file, broken)
     for left in "program", "artifacts":
         shutil.rmtree(folder / left, ignore_errors=True)
-    importlib.invalidate_caches()
     with pytest.raises(AssertionError):
         level(name, folder, monkeypatch)
 

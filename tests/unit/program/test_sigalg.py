@@ -201,21 +201,6 @@ def test_without_operand_keeps_extents(full: bool) -> None:
     campaign(full, 60, attempt)
 
 
-def test_pinned_signatures_keep_meaning_and_are_rigid(full: bool) -> None:
-    def attempt(rng: random.Random) -> bool:
-        sig = random_signature(rng)
-        shapes = shapes_for(rng, sig)
-        if shapes is None or not sig.n_dims:
-            return False
-        result = sigalg.pinned(sig, shapes)
-        arrays = arrays_for(rng, shapes)
-        assert sigalg.is_rigid(result)
-        assert np.array_equal(value(result, arrays), value(sig, arrays))
-        return True
-
-    campaign(full, 60, attempt)
-
-
 @pytest.mark.parametrize(
     ("outer", "position", "inner", "text"),
     [

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import axe_eq as axe
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.run.arrays import in_strides
@@ -156,6 +157,37 @@ def test_a_compiled_program_is_neither_copied_nor_pickled(
 ) -> None:
     with pytest.raises(ArgumentError, match="neither copied nor pickled; expected exe"):
         act(object.__new__(kind))
+
+
+def test_an_input_that_is_memory_on_a_device_has_any_dims() -> None:
+    log: list[str] = []
+    exe = caller(log)
+    with pytest.raises(ArgumentError, match="extent 8 in dim 1"):
+        exe(There(1, 8))
+    exe.ready.memories = {"x"}
+    exe(There(1, 8))  # which what is called looks at
+    assert log == ["made 2", "call 2"]
+
+
+class Held(np.ndarray[Any, Any]):
+    """An array of numpy that says it lies on a device."""
+
+    __module__ = "numpy"
+
+    def __dlpack_device__(self) -> tuple[int, int]:  # type: ignore[override]
+        return 2, 0
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f8e4m3", "bool"])
+def test_on_a_device_what_lies_in_blocks_is_packed_as_its_memory(dtype: str) -> None:
+    layout = axe.read("xla", "f32[5,6]{1,0:T(4,4)}")
+    exe = axe.compile(lambda x, y: (x, y), axe.Spec((5, 6), dtype, layout=layout), f"5x6:{dtype}",
+                      target="cpu")  # fmt: skip
+    x = np.arange(30).reshape(5, 6).astype(DTYPES[dtype].numpy).view(Held)
+    made = exe.pack("x", x)
+    assert (made.shape, made.dtype) == ((64,), x.dtype)
+    assert made[layout.table("m")].tobytes() == x.tobytes()
+    assert exe.pack("y", x) is x
 
 
 def test_arrays_of_every_element_type_take_strides() -> None:

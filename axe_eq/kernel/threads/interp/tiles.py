@@ -69,7 +69,7 @@ def smem_bytes(view: ir.View, env: Env) -> Any:
     _inside(view, env)
     element = place.coordinate("m") + evaluate(place.at("m"), env)
     if place.swizzle is not None:
-        element = place.swizzle.apply_table(np.asarray(element, np.int64))
+        element = place.swizzle.apply(np.asarray(element, np.int64))
     return view.buffer.offset + element * size
 
 
@@ -207,7 +207,7 @@ def thread_bytes(cta: Cta, view: ir.View, env: Env, issue: Issue, warp: Ints, la
     offset = _per_copy(evaluate(place.at("m"), numbers), warp - issue.who.first_warp, lane)
     element = place.coordinate("m")[None] + offset
     if place.swizzle is not None:
-        element = place.swizzle.apply_table(np.asarray(element, np.int64))
+        element = place.swizzle.apply(np.asarray(element, np.int64))
     return np.broadcast_to(view.buffer.offset + element * view.buffer.itemsize, warp.shape)
 
 

@@ -113,6 +113,13 @@ class Contraction:
         """Elements of some dims together."""
         return prod(self.shape[d] for d in dims)
 
+    def turned(self) -> Contraction:
+        """The same with columns for rows."""
+        products = tuple(
+            replace(p, a=p.b, b=p.a, dtypes=(p.dtypes[1], p.dtypes[0])) for p in self.products
+        )
+        return replace(self, rows=self.cols, cols=self.rows, products=products)
+
     def plain(self, factor: Cell) -> Operand | None:
         """The tensor that a factor is, None where the factor is computed."""
         if not isinstance(factor, Numbered):

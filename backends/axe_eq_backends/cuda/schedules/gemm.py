@@ -36,7 +36,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.contraction import banded, digits
-from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS, End, Side, ends, tail_of
+from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, End, Side, ends, part_rows, tail_of
 from axe_eq_backends.cuda.schedules.tiling import (
     DEFAULT,
     PARAMETERS,
@@ -93,10 +93,12 @@ class _Writer:
             raise ScheduleError(f"tiling of {name}", wrong, "a multiple of 64 rows each")
         if tiling.along not in ("m", "n"):
             raise ScheduleError(f"tiling of {name}", f"clusters along {tiling.along!r}", "m or n")
-        shared = tiling.n if tiling.along == "m" else tiling.m
-        if shared % (PART_ROWS * tiling.cluster) and tiling.cluster > 1:
+        side = int(tiling.along == "m")  # that CTAs of a cluster share
+        shared = tiling.n if side else tiling.m
+        part = part_rows([bool(pair[side].major) for pair in problem.products])
+        if shared % (part * tiling.cluster) and tiling.cluster > 1:
             wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
-            raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {PART_ROWS} rows each")
+            raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {part} rows each")
         if tiling.split > 1 and (tiling.cluster > 1 or tiling.n % (CORE_COLS * tiling.split)):
             wrong = (
                 f"{tiling.split} parts of steps, {tiling.n} columns, clusters of {tiling.cluster}"
@@ -106,8 +108,8 @@ class _Writer:
         self.rows, self.cols = rows, tiling.n // tiling.split
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(self.cols) if problem.out.major else self.cols
-        self.wide = tiles.panel_width(run, self.size)
-        self.panels = self.cols // self.wide
+        self.wide = tiles.panel_width(run, self.size, problem.out.major)
+        self.panels = -(-self.cols // self.wide)
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:
             wrong = f"{self.panels} panels in {self.staged} slots"
@@ -173,7 +175,7 @@ class _Writer:
             ]
         lead = (t.consumers, self.staged)
         layout = (
-            tiles.panels(lead, self.rows, self.wide, self.size)
+            tiles.panels(lead, self.rows, self.wide, self.size, self.wide * self.size)
             if p.out.major
             else tiles.transposed_panels(lead, self.rows, self.wide, self.size)
         )
@@ -507,11 +509,12 @@ class _Writer:
         if panel == self.panels:
             return {}
         dims = [name for name in ("n", "mn") if name not in early]
-        cols = span(tile.col + panel * self.wide, self.wide)
-        return self._read(acc[:, self._columns(panel)], tile, cols, dims)
+        columns = self._columns(panel)
+        cols = span(tile.col + columns.start, columns.stop - columns.start)
+        return self._read(acc[:, columns], tile, cols, dims)
 
     def _columns(self, panel: int) -> slice:
-        return slice(panel * self.wide, (panel + 1) * self.wide)
+        return slice(panel * self.wide, min((panel + 1) * self.wide, self.cols))
 
     def _operands(
         self,
@@ -536,7 +539,9 @@ class _Writer:
         self, ins: Sequence[ir.View], tile: _Tile, group: Int, panel: int
     ) -> Iterator[None]:
         """Compute a panel and store it; what stands inside comes once its registers are free."""
-        k, cols = self.k, span(tile.col + panel * self.wide, self.wide)
+        k, columns = self.k, self._columns(panel)
+        width = columns.stop - columns.start
+        cols = span(tile.col + columns.start, width)
         result = k.reg_like(self.p.out.name, self.p.out.dtype, ins[0])
         out = _part(self.out, self.p.out.place, tile.lead, span(tile.row, self.rows), cols)
         if not (self.bulk or self.in_rows):
@@ -544,7 +549,7 @@ class _Writer:
             k.copy(out, result.all)
             yield
             return
-        slot = self.stage_out[group, panel % self.staged]
+        slot = self.stage_out[group, panel % self.staged, :, :width]
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk_read", self.staged - 1)

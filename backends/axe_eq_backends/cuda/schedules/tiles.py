@@ -10,8 +10,8 @@ from axe_eq_backends.cuda.instrs import SmemForm
 
 
 def swizzle(width: int, itemsize: int) -> tuple[Swizzle, ...]:
-    """The hardware's swizzle of `width` bytes (32, 64 or 128), on elements; none for 16."""
-    bits = width.bit_length() - 5
+    """The hardware's swizzle of `width` bytes (32, 64 or 128), on elements; none for others."""
+    bits = width.bit_length() - 5 if width in (32, 64, 128) else 0
     return (Swizzle("m", bits, 4, 3).scaled(-(itemsize.bit_length() - 1)),) if bits else ()
 
 
@@ -23,9 +23,27 @@ def panels(lead: tuple[int, ...], rows: int, cols: int, itemsize: int, width: in
     return Layout(shard, swizzle=swizzle(wide * itemsize, itemsize))
 
 
-def panel_width(cols: int, itemsize: int) -> int:
-    """Columns of a tile of results that are stored at once: a panel of at most 128 bytes."""
-    return min(128 // itemsize, cols & -cols)
+def panel_width(cols: int, itemsize: int, major: int = 1) -> int:
+    """Columns of a tile of results that are stored at once: a panel.
+
+    It has lines of 128 or 64 bytes, which are swizzled, where columns are so many of them. Others
+    have lines that follow each other: an odd number of 16 bytes is in all banks without a swizzle.
+    Where columns are contiguous (`major` 0) each of them is lines of its own, and the last panel
+    may have fewer.
+
+    >>> panel_width(192, 2), panel_width(160, 2), panel_width(80, 2), panel_width(152, 2)
+    (64, 32, 80, 152)
+    >>> panel_width(152, 2, major=0)
+    56
+    """
+    if not major:
+        return -(-cols // -(-cols // 64) // 8) * 8
+    widest = min(128 // itemsize, cols & -cols)
+    if widest * itemsize >= 64:
+        return widest
+    whole = [n for n in range(8, cols + 1, 8) if cols % n == 0]
+    few = [n for n in whole if 32 <= n <= 128] or whole
+    return max(few, default=widest)
 
 
 def staged_panels(panels: int, most: int) -> int:

@@ -116,9 +116,10 @@ class Tiling:
 
     @classmethod
     def of(cls, parameters: Mapping[str, int]) -> Tiling:
-        """The tiling of a candidate, by `PARAMETERS`."""
+        """The tiling of a candidate, by `PARAMETERS`; whoever writes its problem has turned it."""
         chosen: dict[str, Any] = dict(parameters)
         rows, cols = (chosen.pop(f"cluster_{side}") for side in ("rows", "cols"))
+        chosen.pop("turned")
         return cls(**chosen, cluster=rows * cols, along="m" if cols == 1 else "n")
 
     @property
@@ -133,7 +134,8 @@ class Tiling:
 
 
 DEFAULT = Tiling()
-# Of a candidate: fields of `Tiling`, and the tiles of a cluster along rows or along columns.
+# Of a candidate: fields of `Tiling`, tiles of a cluster along rows or along columns, and whether
+# rows are columns of the result.
 PARAMETERS = frozenset(
     {
         "m",
@@ -146,5 +148,6 @@ PARAMETERS = frozenset(
         "cluster_rows",
         "cluster_cols",
         "split",
+        "turned",
     }
 )
