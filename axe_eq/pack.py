@@ -151,7 +151,7 @@ class Pack:
                 "an importable function of the pack", at=raised_at(error),
             ) from error  # fmt: skip
         for name in self._laws.keys() - known:
-            if _searches(self._laws[name]):
+            if self._laws[name].searches:
                 raise PackError(
                     f"law '{self.name}/{name}' of proof laws {place!r}", "is for searches too",
                     "search=False, or its declaration where the pack itself is declared",
@@ -160,7 +160,7 @@ class Pack:
     @property
     def search_laws(self) -> Mapping[str, Law]:
         """Name -> law, of those that searches for schedules use; imports nothing."""
-        return {name: law for name, law in self._laws.items() if _searches(law)}
+        return {name: law for name, law in self._laws.items() if law.searches}
 
     def cell(self, cell: Cell) -> Cell:
         """Declare a cell."""
@@ -270,10 +270,6 @@ class Pack:
 
 # Two threads that ask for laws must not both declare them; a law's module may ask in its turn.
 _declaring = RLock()
-
-
-def _searches(law: Law) -> bool:
-    return law.search and not law.normal
 
 
 def _is_cell(name: str, arity: int) -> bool:

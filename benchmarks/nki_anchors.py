@@ -127,7 +127,7 @@ def timed(report: Report, target: Target, half_run: int) -> Timeline:
     """A run's timeline, had its DMAs another figure."""
     machine = machine_of(of(target, half_run))
     steps = tuple(
-        replace(s, ns=machine.dma_ns(s.n_bytes, s.run)) if s.engine == "dma" and s.n_bytes else s
+        s._replace(ns=machine.dma_ns(s.n_bytes, s.run)) if s.engine == "dma" and s.n_bytes else s
         for s in report.steps
     )
     return replace(report, steps=steps, machine=machine).timeline

@@ -42,7 +42,7 @@ def by_phase(laws: Mapping[str, Law]) -> dict[str, dict[str, Law]]:
     """Laws that search for schedules, by phase; normal forms and laws for proofs stay out."""
     groups: dict[str, dict[str, Law]] = {EXACT: {}, GROW: {}, REAL: {}, LATE: {}, DEMAND: {}}
     for key, law in laws.items():
-        if law.search and not law.normal:
+        if law.searches:
             groups[LATE if law.late else phase_of(law)][key] = law
     return groups
 

@@ -46,6 +46,7 @@ from axe_eq.pipeline.requests import (
 from axe_eq.pipeline.rounds import (
     Built,
     Choices,
+    Known,
     build_notes,
     build_program,
     compare_kernels,
@@ -176,14 +177,18 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
 
 
 def _choose_on_one(
-    job: Job, terms: Mapping[Node, Term], report: Report, joins: bool = True
+    job: Job, terms: Mapping[Node, Term], report: Report, shared: Known | None = None
 ) -> tuple[ScheduleGraph, Report, Mapping[str, int], Extracted]:
-    """The stages from saturate on, for one device; of a plan's rank kernels have a call each."""
+    """The stages from saturate on, for one device.
+
+    The programs of a plan's ranks share what is known, and their kernels have a call each.
+    """
     graph = stage("saturate", lambda: saturate_program(
                       job.program, terms, job.packs, job.without, numerics=job.numerics,
                       kinds=job.target.kept),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
-    choices = read_choices(job.program, terms, graph, job.target, job.packs, job.numerics)
+    known = Known(job.pricer()) if shared is None else shared
+    choices = read_choices(job.program, terms, graph, job.target, job.packs, known)
     for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
         found, built = _round(number, job, choices, report)
         if not choices.improve(built, report):
@@ -191,13 +196,14 @@ def _choose_on_one(
     else:
         raise given_up(built, number)
     schedule = built.schedule
-    if joins and isinstance(joiner := choices.kernels.builder, Joiner):
+    if shared is None and isinstance(joiner := choices.kernels.builder, Joiner):
         schedule = stage("join", lambda: launched(schedule, joiner, job.target),
                          report=report, notes=lambda s: {"calls": len(s.calls)})  # fmt: skip
     if job.tune:
         schedule = stage("tune", lambda: tune_program(job, choices, found, schedule),
                          report=report, notes=lambda t: t.notes()).schedule  # fmt: skip
-    choices.prices.pricer.forget()
+    if shared is None:
+        known.pricer.forget()
     return schedule, report, graph.matches, found
 
 
@@ -223,14 +229,15 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     problem = cuts_problem(program, text, job.target, job.numerics, job.objective, mesh.links)
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
-    plans = Plans(job.target, value_names(program), inputs, partial(_local, job), report)
+    local = partial(_local, job, Known(job.pricer()))
+    plans = Plans(job.target, value_names(program), inputs, local, report)
     return job.executable(plans.choose(problem, values).graph, report, graph.matches, plans)
 
 
-def _local(job: Job, program: Program) -> Local:
+def _local(job: Job, known: Known, program: Program) -> Local:
     """The schedule of what every device of a mesh computes on its own parts."""
     own = replace(job, program=program, mesh=None, objective=TIME)
-    schedule, _, _, found = _choose_on_one(own, encode(program.outputs), Report(), joins=False)
+    schedule, _, _, found = _choose_on_one(own, encode(program.outputs), Report(), known)
     return Local(schedule, kernels_of_values(program, found))
 
 

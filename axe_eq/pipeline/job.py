@@ -15,6 +15,7 @@ import numpy as np
 
 from axe_eq.debug import Report, switches
 from axe_eq.errors import DeviceError, PackError, SearchError
+from axe_eq.extract.price.pricer import Pricer
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, by_reference, reference
@@ -82,6 +83,11 @@ class Job:
             wrong = f"no runner for {self.target.family!r}"
             raise DeviceError(f"target {self.target.name!r}", wrong, " ".join(sorted(runners)))
         return runners[self.target.family]
+
+    def pricer(self) -> Pricer:
+        """What prices kernels on the target, by the schedules of the packs."""
+        schedules = [s for pack in self.packs for s in pack.schedules]
+        return Pricer(self.target, schedules, rounds=self.numerics == "exact")
 
     def executable(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from axe_eq.check.kernelcheck import check_kernels
 from axe_eq.debug import Report, progress, stage
@@ -81,6 +81,19 @@ class Choices:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What holds of any program on a target: the programs of a mesh's devices share it.
+
+    Attributes:
+        pricer: what cones cost.
+        built: which kernels can be built, see `Kernels.known`.
+    """
+
+    pricer: Pricer
+    built: dict[object, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Built:
     """A schedule, and which of its kernels cannot be made."""
 
@@ -94,7 +107,7 @@ def read_choices(
     graph: Saturated,
     target: Target,
     used: Sequence[Pack],
-    numerics: str,
+    known: Known,
 ) -> Choices:
     """Read the e-graph, less what the target cannot write."""
     # Laws may have made several values one: the first keeps its name.
@@ -103,13 +116,11 @@ def read_choices(
     forest = read_forest(graph.session, graph.requests, names)
     emitter = emitter_of(used, target.family)
     unwritable = drop_unwritable(forest, emitter)
-    schedules = [s for pack in used for s in pack.schedules]
-    pricer = Pricer(target, schedules, rounds=numerics == "exact")
-    known = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
-    idle = without_machine(used, {*known, target.family})
-    kernels = Kernels(emitter if hasattr(emitter, "build") else None, target)
+    families = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
+    idle = without_machine(used, {*families, target.family})
+    kernels = Kernels(emitter if hasattr(emitter, "build") else None, target, known.built)
     places = places_of(program, target.kept)
-    return Choices(graph, Prices(forest, pricer), kernels, places, (*unwritable, *idle))
+    return Choices(graph, Prices(forest, known.pricer), kernels, places, (*unwritable, *idle))
 
 
 def extract_program(choices: Choices) -> Extracted:

@@ -91,6 +91,11 @@ class Law:
     late: bool = False
 
     @property
+    def searches(self) -> bool:
+        """Whether it takes part in schedule search: it is no normal form, and not for proofs."""
+        return self.search and not self.normal
+
+    @property
     def sort(self) -> Sort:
         """Sort of the two sides; a normal-form law is about its only parameter."""
         if self.normal:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
@@ -317,7 +318,7 @@ def joined(tables: Sequence[Columns]) -> Columns:
 
     found = replace(
         first, block=together("block"), extra=together("extra"), costs=together("costs"),
-        rows=tuple(row for table in tables for row in table.rows),
+        rows=tuple(chain.from_iterable(table.rows for table in tables)),
         time_s=np.concatenate([table.time_s for table in tables]), rejected={},
     )  # fmt: skip
     for table in tables:

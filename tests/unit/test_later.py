@@ -114,6 +114,6 @@ def test_laws_of_proofs_that_are_none_or_fail_are_refused_every_time(
 def test_searches_use_every_law_that_is_not_for_proofs() -> None:
     """What loads later says so itself: no installed pack loses a law of searches by it."""
     for pack in installed().values():
-        searched = {n for n, law in pack.laws.items() if law.search and not law.normal}
+        searched = {n for n, law in pack.laws.items() if law.searches}
         assert set(pack.search_laws) == searched
     assert sum(len(p.search_laws) for p in installed().values()) > 100

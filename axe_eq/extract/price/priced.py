@@ -4,33 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 
 from axe_eq.extract.price.cone import Picks, used
 from axe_eq.extract.price.figures import summarise
-from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
+from axe_eq.extract.price.pricer import NOTHING, Known, Price, Pricer, Way
 from axe_eq.extract.price.reductions import reductions
 from axe_eq.extract.read.forest import LOAD, Choice, Forest
 from axe_eq.extract.read.formula import formula
-from axe_eq.schedule.summary import Formula, Summary
+from axe_eq.schedule.summary import Formula
 
 Key = tuple[tuple[int, ...], tuple[str, ...], frozenset[int]]
 """Root tiles, the layouts they are stored in, and the alternatives picked, by identity."""
-Form = tuple[object, ...]
-"""The layouts that roots are stored in, and the kinds of tiles; see `Prices._form`."""
-
-
-@dataclass
-class _Known:
-    """A cone's figures, its price by them, and its price once schedules have read it.
-
-    There are no figures of a cone that its reductions alone forbid.
-    """
-
-    summary: Summary | None
-    figures: Price
-    read: Price | None = None
 
 
 class Prices:
@@ -45,9 +31,7 @@ class Prices:
     def __init__(self, forest: Forest, pricer: Pricer) -> None:
         self.forest, self.pricer = forest, pricer
         self._first = len(forest.placed)
-        self._known: dict[Key, _Known] = {}
-        self._by_form: dict[Form, _Known] = {}
-        self._kinds: dict[tuple[object, ...], int] = {}
+        self._known: dict[Key, Known] = {}
         self._kind_of: dict[int, int] = {}
         self._ruled_out: dict[Key, dict[Way, str]] = {}
         self.also: dict[tuple[int, str], int] = {}
@@ -111,7 +95,7 @@ class Prices:
 
     def _of(
         self, roots: Sequence[int], picks: Picks, stored: Sequence[str]
-    ) -> tuple[_Known, Mapping[Way, str]]:
+    ) -> tuple[Known, Mapping[Way, str]]:
         """What is known of a cone, and the ways that it cannot be built by."""
         key = _key(roots, picks, stored)
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
@@ -120,7 +104,7 @@ class Prices:
             if self.pricer.refuses:
                 refused = self.pricer.refused(reductions(self.forest, order, picks, len(roots)))
             found = (
-                _Known(None, refused) if refused
+                Known(None, refused) if refused
                 else self._found(roots, order, picks, stored, ruled_out)
             )  # fmt: skip
             self._known[key] = found
@@ -133,15 +117,15 @@ class Prices:
         picks: Picks,
         stored: Sequence[str],
         ruled_out: Mapping[Way, str],
-    ) -> _Known:
+    ) -> Known:
         """A cone's figures and its price by them, once for all cones alike."""
         form = None if ruled_out else (tuple(stored), *self._form(roots, picks))
-        found = self._by_form.get(form) if form else None
+        found = self.pricer.forms.get(form) if form else None
         if found is None:
             summary = summarise(self.forest, roots, picks, stored, order)
-            found = _Known(summary, self.pricer.price(summary, ruled_out))
+            found = Known(summary, self.pricer.price(summary, ruled_out))
             if form:
-                self._by_form[form] = found
+                self.pricer.forms[form] = found
         return found
 
     def _form(self, roots: Sequence[int], picks: Picks) -> list[int]:
@@ -172,7 +156,9 @@ class Prices:
         seen = (
             *_figures(choice), len(choice.children), node.box, node.type, *node.extents.items()
         )  # fmt: skip
-        kind = self._kind_of[id(choice)] = self._kinds.setdefault(seen, len(self._kinds))
+        kind = self._kind_of[id(choice)] = self.pricer.kinds.setdefault(
+            seen, len(self.pricer.kinds)
+        )
         return kind
 
     def rule_out(

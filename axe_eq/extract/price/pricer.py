@@ -57,6 +57,22 @@ class Price:
 
 Way = tuple[str, str, tuple[tuple[str, int], ...]]
 """Schedule, instruction row and parameters."""
+Form = tuple[object, ...]
+"""The layouts that a cone's roots are stored in, and the kinds of its tiles."""
+
+
+@dataclass
+class Known:
+    """A cone's figures, its price by them, and its price once schedules have read it.
+
+    There are no figures of a cone that its reductions alone forbid.
+    """
+
+    summary: Summary | None
+    figures: Price
+    read: Price | None = None
+
+
 NOTHING: Mapping[Way, str] = MappingProxyType({})
 INFINITE = float("inf")
 MOST_OTHERS = 3
@@ -64,6 +80,8 @@ MOST_OTHERS = 3
 
 class Pricer:
     """Prices summaries on one target with the schedules of some packs.
+
+    What it remembers is of no program: the programs that a mesh's devices run share one.
 
     Args:
         target: the machine.
@@ -91,6 +109,9 @@ class Pricer:
         self._memo: dict[Summary, tuple[list[Price], dict[str, int]]] = {}
         self._tables: dict[tuple[str, Summary], Columns] = {}
         self._refused: dict[Reductions, Price | None] = {}
+        # What cones cost by their form, and the numbers of kinds of tiles: see `priced.Prices`.
+        self.forms: dict[Form, Known] = {}
+        self.kinds: dict[tuple[object, ...], int] = {}
 
     def refused(self, reductions: Reductions) -> Price | None:
         """The price of a cone that its reductions alone forbid; None where a schedule may take it.

@@ -57,14 +57,15 @@ class Kernels:
         builder: of the target's family; None where nothing is emitted for it.
         target: the machine.
         n_built: kernels built, those that failed included.
+        known: content -> why it cannot be built, or None; searches of several programs share it.
         ruled_out: what could not be built, in words: what a search says beside its choice.
     """
 
     builder: Builder | None
     target: Target
+    known: dict[object, str | None] = field(default_factory=dict)
     n_built: int = 0
     ruled_out: list[str] = field(default_factory=list)
-    _known: dict[object, str | None] = field(default_factory=dict)
 
     def reason(self, step: KernelStep | MoveStep, graph: ScheduleGraph) -> str | None:
         """Why a step cannot be built; None where it was.
@@ -75,10 +76,10 @@ class Kernels:
         if self.builder is None:
             return None
         key = content(step, graph)
-        if key not in self._known:
+        if key not in self.known:
             self.n_built += 1
-            self._known[key] = self._failing(self.builder, step, graph)
-        return self._known[key]
+            self.known[key] = self._failing(self.builder, step, graph)
+        return self.known[key]
 
     def _failing(
         self, builder: Builder, step: KernelStep | MoveStep, graph: ScheduleGraph

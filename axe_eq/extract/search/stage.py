@@ -45,7 +45,7 @@ class Extracted:
         search: the search that ended with it, at the values it chose.
         selection: the chosen values and their kernels.
         groups: kernels, those merged that gain by it, in a valid order.
-        unfused_s: estimated seconds with every value materialised.
+        plain: prices of the kernels of values in the layouts that every value may be kept in.
         evaluated: kernels evaluated to choose it.
         priced: distinct cones priced for that.
         outputs: placed class and layout of every output.
@@ -59,7 +59,7 @@ class Extracted:
     search: Search
     selection: Selection
     groups: list[Group]
-    unfused_s: float
+    plain: Prices
     evaluated: int
     priced: int
     outputs: Sequence[tuple[int, str]]
@@ -82,6 +82,11 @@ class Extracted:
     def time_s(self) -> float:
         """Estimated seconds of the chosen kernels."""
         return sum(g.price.time_s for g in self.groups)
+
+    @cached_property
+    def unfused_s(self) -> float:
+        """Estimated seconds with every value materialised, worked out when somebody asks."""
+        return Search(self.plain).total()
 
     @property
     def alternatives(self) -> Iterator[list[Group]]:
@@ -172,9 +177,8 @@ def extract(
 
 def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None]) -> Extracted:
     """The cheapest schedule, every input and output in its place."""
-    forest = prices.forest
+    forest, plain = prices.forest, prices
     search = Search(prices)
-    unfused = search.total()
     if per_byte:
         settle(search, per_byte)
     selection = search.selection() if per_byte else search.run(progress)
@@ -187,7 +191,7 @@ def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None])
     groups = merged(search, selection)
     outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
     found = Extracted(
-        search, selection, groups, unfused, search.evaluated, prices.pricer.priced, outputs,
+        search, selection, groups, plain, search.evaluated, prices.pricer.priced, outputs,
         bool(per_byte),
     )  # fmt: skip
     if len(set(forest.roots)) > 1:  # of other values kernels may become fewer

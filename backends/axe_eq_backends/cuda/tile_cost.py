@@ -147,6 +147,7 @@ class Tiles(NamedTuple):
         shared: seconds of the cache that all units share.
         begin, late: seconds until a unit multiplies, and for kernels that begin late.
         rounds: tiles of the busiest unit.
+        wide: columns of a panel that is stored at once.
         smem: bytes of shared memory.
         lost, rejected: tiles that do not fit, and why, with their numbers.
     """
@@ -162,6 +163,7 @@ class Tiles(NamedTuple):
     begin: Column
     late: Column
     rounds: Column
+    wide: Column
     smem: Column
     lost: Mask
     rejected: dict[str, int]
@@ -217,7 +219,8 @@ def _tiles(
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
     own = chosen["n"] / split
-    panels = np.ceil(own / panel_columns(own, store.itemsize, turned))
+    wide = panel_columns(own, store.itemsize, turned)
+    panels = np.ceil(own / wide)
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
@@ -231,7 +234,7 @@ def _tiles(
     return Tiles(
         table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
         rounds * (stored + panels * figure("store_panel_s")), n_blocks * steps * lines / per_s,
-        begin, late, rounds, smem, np.isinf(columns.time_s), columns.rejected,
+        begin, late, rounds, wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -447,9 +450,7 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     threads = GROUP_THREADS * chosen["consumers"]
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
-    itemsize = summary.stores[0].itemsize
-    wide = panel_columns(chosen["n"] / chosen["split"], itemsize, sides.turned)
-    wide = np.maximum(wide, PANEL_BYTES // itemsize)
+    wide = np.maximum(tiles.wide, PANEL_BYTES // summary.stores[0].itemsize)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and "q" in a.letters)
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():

@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq import nn
+from axe_eq import nn, pipeline
 from axe_eq.errors import ScheduleError
 from axe_eq.extract.mesh.cuts import form
 from axe_eq.extract.mesh.moves import Moves, exchange_nodes, tree_of
 from axe_eq.extract.mesh.wires import wires
+from axe_eq.extract.price.pricer import Pricer
 from axe_eq.mesh import redistribute
 from axe_eq.mesh.steps import exchange
+from axe_eq.pipeline.rounds import Known
 from axe_eq.program.node import INPUT
 from axe_eq.run.explain_mesh import explain_mesh
 from axe_eq.schedule import shard
@@ -41,6 +43,30 @@ def cut(how: str, shape: tuple[int, ...], mesh: axe.Mesh) -> axe.Layout:
 
 
 # -- prices ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("searched")
+def test_programs_of_devices_share_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All plans are priced by one pricer, and cost what each would cost by one of its own."""
+    made: list[Pricer] = []
+    plain, together = Pricer.__init__, products()
+
+    def init(self: Pricer, *given: Any, **named: Any) -> None:
+        made.append(self)
+        plain(self, *given, **named)
+
+    def apart(job: Any, known: Known, program: Any) -> Any:
+        return local(job, Known(job.pricer()), program)
+
+    monkeypatch.setattr(Pricer, "__init__", init)
+    assert PROGRAMS["P06"].compiled().cost == together.cost
+    assert len(made) == 1
+    local = pipeline._local
+    monkeypatch.setattr(pipeline, "_local", apart)
+    alone = PROGRAMS["P06"].compiled()
+    assert len(made) > 4
+    costs = [[t.cost for t in exe._searched.tried.values()] for exe in (together, alone)]
+    assert costs[0] == costs[1]
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ PSUM, SBUF = MemoryRegion.psum, MemoryRegion.sbuf
 MOST_INSTRUCTIONS = 2_000_000
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One instruction that ran.
 
     Attributes:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,8 +140,7 @@ def new_storage(
     return Storage(shape, dtype, tile)
 
 
-@dataclass(frozen=True)
-class Region:
+class Region(NamedTuple):
     """Bytes that an instruction reads or writes, for dependences.
 
     Attributes:

@@ -15,9 +15,8 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from functools import cache
+from typing import Any, NamedTuple
 
 from axe_eq_backends.nki.sim.machine import Machine
 from axe_eq_backends.nki.sim.storage import Region
@@ -29,8 +28,7 @@ PITCH = 1 << 18  # bytes from a partition to the next, in one space for all tile
 Cuts = tuple[tuple[int, int], ...]  # ranges of cells
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """What occupies an engine, or DMA queues.
 
     Attributes:
@@ -51,8 +49,7 @@ class Item:
     run: int = 0
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """When an item was on a lane: an engine, or one of the queues.
 
     Attributes:
@@ -174,6 +171,11 @@ def schedule(items: Sequence[Item], machine: Machine) -> Timeline:
     return Timeline(tuple(items), tuple(spans), tuple(ends), max(ends, default=0.0), dict(busy))
 
 
+@cache
+def _lane(queue: int) -> str:
+    return f"dma {queue}"
+
+
 def _transfer(
     n: int, item: Item, at: float, dma: list[tuple[float, int]], machine: Machine, spans: list[Span]
 ) -> float:
@@ -182,11 +184,12 @@ def _transfer(
     ns = item.ns * machine.dma_queues / pieces
     stop = at
     for _ in range(pieces):
-        free, queue = heapq.heappop(dma)
+        free, queue = dma[0]
         start = max(free, at)
-        heapq.heappush(dma, (start + ns, queue))
-        spans.append(Span(n, f"dma {queue}", start, start + ns))
-        stop = max(stop, start + ns)
+        end = start + ns
+        heapq.heapreplace(dma, (end, queue))
+        spans.append(Span(n, _lane(queue), start, end))
+        stop = max(stop, end)
     return stop
 
 
@@ -202,60 +205,79 @@ def dependences(items: Sequence[Item]) -> list[tuple[list[int], list[int]]]:
     a few cells each. A cell knows its last writer and who read it since: the last of each engine,
     which is in order, and every transfer.
     """
-    spaces: dict[Any, dict[Region, Cuts]] = defaultdict(dict)
     written = {w.space for item in items for w in item.writes}
+    regions: dict[Any, dict[Region, Cuts]] = {space: {} for space in written}
     for item in items:
         for r in (*item.reads, *item.writes):
             if r.space in written:
-                spaces[r.space][r] = ()
-    sizes = {space: _cut(regions) for space, regions in spaces.items()}
-    held: dict[tuple[Any, str], list[int]] = {}  # (space, "writer" or whose reads) -> cells
-    readers: dict[Any, list[str]] = defaultdict(list)
-
-    def cells(space: Any, who: str) -> list[int]:
-        if (space, who) not in held:
-            held[space, who] = [-1] * sizes[space]
-        return held[space, who]
-
-    def found(cuts: Cuts, at: list[int]) -> set[int]:
-        return {n for a, b in cuts for n in at[a:b]} - {-1}
-
-    def note(cuts: Cuts, at: list[int], n: int) -> None:
-        for a, b in cuts:
-            at[a:b] = [n] * (b - a)
-
-    def reader(space: Any, cuts: Cuts, engine: str) -> str:
-        """Whose reads an item is noted under: of transfers, the first that has none there."""
-        name, n = engine, 0
-        while name in readers[space] and engine == "dma" and found(cuts, cells(space, name)):
-            n += 1
-            name = f"dma {n}"
-        if name not in readers[space]:
-            readers[space].append(name)
-        return name
-
+                regions[r.space][r] = ()
+    spaces = {space: _Space(found) for space, found in regions.items()}
     out: list[tuple[list[int], list[int]]] = []
     for n, item in enumerate(items):
-        results: set[int] = set()
-        stops: set[int] = set()
-        reads = [(r.space, spaces[r.space][r]) for r in item.reads if r.space in written]
-        writes = [(w.space, spaces[w.space][w]) for w in item.writes]
-        for space, cuts in reads:
-            results |= found(cuts, cells(space, "writer"))
-        for space, cuts in writes:
-            for before in found(cuts, cells(space, "writer")):
-                pipelined = items[before].engine == item.engine != "dma"
-                (stops if pipelined else results).add(before)
-            for who in readers[space]:
-                stops |= found(cuts, cells(space, who))
-        for space, cuts in reads:
-            note(cuts, cells(space, reader(space, cuts, item.engine)), n)
-        for space, cuts in writes:
-            for who in readers[space]:
-                note(cuts, cells(space, who), -1)
-            note(cuts, cells(space, "writer"), n)
-        out.append((sorted(results), sorted(stops - results)))
+        results, stops, before = {-1}, {-1}, {-1}
+        reads = [(spaces[r.space], r) for r in item.reads if r.space in written]
+        writes = [(spaces[w.space], w) for w in item.writes]
+        for space, r in reads:
+            space.collect(space.writer, r, results)
+        for space, w in writes:
+            space.collect(space.writer, w, before)
+            for at in space.readers.values():
+                space.collect(at, w, stops)
+        for m in before - results:
+            pipelined = items[m].engine == item.engine != "dma"
+            (stops if pipelined else results).add(m)
+        for space, r in reads:
+            space.note(space.reader(r, item.engine), r, n)
+        for space, w in writes:
+            for at in space.readers.values():
+                space.note(at, w, -1)
+            space.note(space.writer, w, n)
+        stops -= results
+        results.remove(-1)
+        out.append((sorted(results), sorted(stops)))
     return out
+
+
+class _Space:
+    """The cells of a space: for each the last writer, and who read it since, by engine.
+
+    Args:
+        regions: that are accessed.
+    """
+
+    def __init__(self, regions: dict[Region, Cuts]) -> None:
+        self.none = [-1] * _cut(regions)
+        self.cuts = regions
+        self.writer = list(self.none)
+        self.readers: dict[str, list[int]] = {}
+
+    def collect(self, at: list[int], r: Region, found: set[int]) -> None:
+        """Add the items that are known of a region, and -1 where there is none."""
+        for a, b in self.cuts[r]:
+            if b - a == 1:
+                found.add(at[a])
+            else:
+                found.update(at[a:b])
+
+    def note(self, at: list[int], r: Region, n: int) -> None:
+        """An item for every cell of a region."""
+        for a, b in self.cuts[r]:
+            if b - a == 1:
+                at[a] = n
+            else:
+                at[a:b] = [n] * (b - a)
+
+    def reader(self, r: Region, engine: str) -> list[int]:
+        """Whose reads an item is noted under: of transfers, the first that has none there."""
+        name, n = engine, 0
+        while name in self.readers and engine == "dma":
+            found = {-1}
+            self.collect(self.readers[name], r, found)
+            if len(found) == 1:
+                break
+            n += 1
+            name = f"dma {n}"
+        return self.readers.setdefault(name, list(self.none))
 
 
 def _cut(regions: dict[Region, Cuts]) -> int:
@@ -268,14 +290,14 @@ def _cut(regions: dict[Region, Cuts]) -> int:
         parts = {r: (0, 1, _joined(r)) for r in regions}
     rows = sorted({x for low, high, _ in parts.values() for x in (low, high)})
     row = {x: n for n, x in enumerate(rows)}
-    starts = {inner: np.sort(_starts(inner)) for _, _, inner in parts.values()}
-    ends = [x for inner, at in starts.items() for x in (at, at + inner.run)]
-    edges = np.unique(np.concatenate(ends))
+    starts = {inner: _starts(inner) for _, _, inner in parts.values()}
+    found = {x for inner, at in starts.items() for first in at for x in (first, first + inner.run)}
+    edges = {x: n for n, x in enumerate(sorted(found))}
     line = len(edges) - 1
-    along: dict[Region, list[tuple[int, int]]] = {}
-    for inner, at in starts.items():
-        first, last = np.searchsorted(edges, at), np.searchsorted(edges, at + inner.run)
-        along[inner] = list(zip(first.tolist(), last.tolist(), strict=True))
+    along = {
+        inner: [(edges[first], edges[first + inner.run]) for first in at]
+        for inner, at in starts.items()
+    }
     for r, (low, high, inner) in parts.items():
         regions[r] = tuple(
             (n * line + a, n * line + b)
@@ -306,9 +328,9 @@ def _joined(r: Region) -> Region:
     return Region(r.space, r.first, tuple(steps), run)
 
 
-def _starts(r: Region) -> Any:
+def _starts(r: Region) -> list[int]:
     """The first byte of every contiguous run."""
-    at = np.array([r.first])
+    at = [r.first]
     for step, n in r.steps:
-        at = (at[:, None] + step * np.arange(n)).ravel()
+        at = [first + step * k for first in at for k in range(n)]
     return at
