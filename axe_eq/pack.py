@@ -464,7 +464,8 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     chosen = list(switches().packs or known) if names is None else name_list("packs", names)
     left_out = [*name_list("without", without), *switches().without]
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
-    _check_without(left_out, found)
+    if left_out:
+        _check_without(left_out, found)
     _check_families(found, {*known.values(), *found})
     return [p for p in found if p.name not in left_out]
 

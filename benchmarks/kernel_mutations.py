@@ -518,7 +518,7 @@ def _named_changes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
             for n, c in enumerate(value):
                 for step in (1, -1, 8):
                     yield f"{step:+d}", (*value[:n], c + step, *value[n + 1 :])
-        case (("guard" | "inside"), Expr()):
+        case (("guard" | "inside" | "before"), Expr()):
             yield "without", None
             yield from (("one off", other) for other in nudged(value))
         case "guard", None:

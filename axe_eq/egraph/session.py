@@ -249,6 +249,7 @@ class Session:
         self._strings: dict[Any, Any] = {}
         self._closed: dict[str, set[tuple[Any, ...]]] = {}
         self._known_sizes: list[tuple[str, int]] | None = None
+        self._answered: list[tuple[str, int]] | None = None  # no request is open at these sizes
         self._groups, self._reach = laws, Reach()
         known = _Known(
             {name: dict(group) for name, group in laws.items()},
@@ -264,12 +265,14 @@ class Session:
     def _run(self, *commands: Any) -> list[Any]:
         need_threads()
         self._taught.is_whole = False
-        self._known_sizes = None
         try:
             found = list(self._egg.run_program(*commands))
         except egg.EggSmolError as error:
             raise _trip_wire(error.context) from error
         self._taught.is_whole = True
+        reports = [getattr(output, "report", None) for output in found]
+        if len(reports) < len(commands) or any(r is None or r.updated for r in reports):
+            self._known_sizes = None
         return found
 
     # --- terms in
@@ -352,9 +355,12 @@ class Session:
 
     def fill(self) -> int:
         """Answer open requests for primitive entries; returns how many were answered."""
+        if self._known_sizes is not None and self._answered is self._known_sizes:
+            return 0
         sizes = dict(self._sizes())
         asked = [n for n in self.primitives if sizes[f"need_{n}"] > len(self._closed.get(n, ()))]
         if not asked:
+            self._answered = self._known_sizes
             return 0  # reading the tables copies the whole e-graph
         commands = []
         frozen = self._egg.freeze().functions
@@ -401,7 +407,6 @@ class Session:
             if self._over(report, before, limits or self.limits):
                 break
             changed = self._count_matches(self._fire(ruleset, finite), report)
-            self.fill()
             self.close()
             report.rounds += 1
             rows = self.rows()
@@ -459,7 +464,7 @@ class Session:
         return dict(self._sizes()).get(type_of.name, 0)
 
     def _sizes(self) -> list[tuple[str, int]]:
-        """Rows by table: counted once between two commands."""
+        """Rows by table: counted once between two commands that change any."""
         if self._known_sizes is None:
             (sizes,) = self._run(egg.PrintSize(_SPAN, None))
             self._known_sizes = list(sizes.sizes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from math import gcd
+from math import gcd, lcm
 from operator import add, and_, eq, floordiv, ge, gt, le, lt, mod, mul, ne, rshift, sub, xor
 from typing import Any, TypeAlias, Union
 
@@ -338,7 +338,8 @@ def _divisor(e: Expr) -> int:
     if isinstance(e, Var):
         return e.divisor
     if e.op in ("+", "-", "min", "max", "%"):
-        return gcd(divisor(e.args[0]), divisor(e.args[1]))
+        found = gcd(divisor(e.args[0]), divisor(e.args[1]))
+        return lcm(found, _divisor_of_terms(e)) if e.op in "+-" else found
     if e.op == "*":
         return divisor(e.args[0]) * divisor(e.args[1])
     if e.op == "//" and isinstance(e.args[1], int) and divisor(e.args[0]) % e.args[1] == 0:
@@ -347,6 +348,29 @@ def _divisor(e: Expr) -> int:
         common = gcd(divisor(e.args[0]), divisor(e.args[1]))
         return common & -common
     return 1
+
+
+def _divisor_of_terms(e: Expr) -> int:
+    """A divisor of a sum by its terms: c (x % n) is c x but for multiples of c n.
+
+    So what is rounded down to a multiple, x - x % n, is seen to be one.
+    """
+    terms, multiple = dict[Int, int](), 0
+    todo: list[tuple[Int, int]] = [(e, 1)]
+    while todo:
+        x, c = todo.pop()
+        if isinstance(x, int):
+            terms[1] = terms.get(1, 0) + c * x
+        elif x.op in ("+", "-"):
+            todo += [(x.args[0], c), (x.args[1], c if x.op == "+" else -c)]
+        elif x.op == "*" and isinstance(x.args[1], int):
+            todo.append((x.args[0], c * x.args[1]))
+        elif x.op == "%" and isinstance(x.args[1], int):
+            todo.append((x.args[0], c))
+            multiple = gcd(multiple, c * x.args[1])
+        else:
+            terms[x] = terms.get(x, 0) + c
+    return gcd(multiple, *(c * divisor(x) for x, c in terms.items()))
 
 
 def bounds(e: Int) -> Bounds:

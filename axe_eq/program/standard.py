@@ -145,9 +145,12 @@ _FUNCTIONS: dict[float, dict[str, Fn]] = {
         "exp": np.exp, "log": np.log, "log2": np.log2, "log10": np.log10, "sin": np.sin,
         "cos": np.cos, "tanh": np.tanh, "sigmoid": _sigmoid,
     },
-    16: {"expm1": np.expm1, "log1p": np.log1p, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh},
+    16: {
+        "expm1": np.expm1, "log1p": np.log1p, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh,
+        "erf": _erf,
+    },
     32: {
-        "erf": _erf, "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin,
+        "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin,
         "asinh": np.arcsinh, "atan": np.arctan, "atanh": np.arctanh,
     },
 }  # fmt: skip

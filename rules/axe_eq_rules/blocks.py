@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from axe_eq.program.ops import Pull, join_text, scan, selector, split_text
+from axe_eq.program.ops import CELLS, Pull, join_text, scan, selector, split_text
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.terms import VALUE, In, Op, Scan, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import value_type
@@ -43,6 +43,7 @@ def together(given: Sequence[View], axis: int) -> View | None:
         views = [of for of in wide if of is not None]
     if len(views) < len(given):
         return None
+    views = [_oriented(of, long, axis) for of in views]
     forms = [_numbered(_without(of, axis) if len(of.outer[axis]) == most else of) for of in views]
     if any((f.inner, f.outer, f.extents) != (forms[0].inner, forms[0].outer, forms[0].extents)
            for f in forms):  # fmt: skip
@@ -53,6 +54,17 @@ def together(given: Sequence[View], axis: int) -> View | None:
         return None
     n = sum(of.extents[of.outer[axis][0]] if len(of.outer[axis]) == most else 1 for of in views)
     return View(core, long.inner, long.outer, {**long.extents, digit: n})
+
+
+def alike(given: Sequence[View]) -> tuple[View, list[Term]] | None:
+    """One view that all are, each of a core of its own; None where they are views of more kinds."""
+    views = [coalesced(of) for of in given]
+    forms = [_numbered(_oriented(of, views[0])) for of in views]
+    first = forms[0]
+    if any((f.inner, f.outer, f.extents) != (first.inner, first.outer, first.extents)
+           for f in forms):  # fmt: skip
+        return None
+    return first, [f.core for f in forms]
 
 
 def height(term: Term) -> int:
@@ -93,6 +105,27 @@ def _without(of: View, axis: int) -> View:
 
     rest = {d: n for d, n in of.extents.items() if d != digit}
     return View(of.core, dims(of.inner), dims(of.outer), rest)
+
+
+def _oriented(of: View, like: View, axis: int = -1) -> View:
+    """The view with the dims of its core in the order of another one's, where these are its own.
+
+    Args:
+        of: whose core may be any operator: the order of its dims is that of its operands'.
+        like: the other one.
+        axis: a dim whose slowest digit may be another.
+    """
+    both = [_numbered(_without(v, axis) if axis >= 0 and v.outer[axis] else v) for v in (of, like)]
+    own, wanted = (list(v.inner) for v in both)
+    if own == wanted or sorted(own) != sorted(wanted) or of.core.symbol is not Op:
+        return of
+    order = list[int]()
+    for dim in wanted:
+        order.append(next(n for n, d in enumerate(own) if d == dim and n not in order))
+    sig = signature(of.core.args[0])
+    new = make(sig.operands, order, sig.monoid, sig.reduced, dict(sig.fixed))
+    core = Term(Op, (new.text, *of.core.args[1:]))
+    return View(core, tuple(of.inner[n] for n in order), of.outer, of.extents)
 
 
 def _numbered(of: View) -> View:
@@ -171,7 +204,7 @@ def _joined(cores: Sequence[Term], dim: int) -> Term | None:
         return found[0]
     symbols, texts = {c.symbol for c in cores}, {c.args[:-1] for c in cores}
     if symbols == {Op}:
-        return _operators(cores, dim)
+        return beside(cores, dim)
     if symbols == {In} or len(symbols) > 1 or len(texts) > 1:
         return None
     rows = [operands(c) for c in cores]
@@ -206,7 +239,7 @@ def _beside(parts: Sequence[Term], dim: int | None) -> Term | None:
 _Reads = tuple[Affine, ...]
 
 
-def _part(term: Term) -> tuple[Term, tuple[int, ...], str]:
+def part_of(term: Term) -> tuple[Term, tuple[int, ...], str]:
     """A value that this is a part of, where the part begins in it, and what is around it, if any.
 
     A value with something around it is padded; parts are slices without steps.
@@ -241,7 +274,7 @@ def _of_one(
         dim: along which values are beside each other.
         extents: of the dims of each part.
     """
-    wholes = [_part(p) for p in parts]
+    wholes = [part_of(p) for p in parts]
     of, fills = wholes[0][0], {fill for _, _, fill in wholes} - {""}
     if any(x is not of for x, _, _ in wholes) or len(fills) > 1:
         return None
@@ -290,11 +323,17 @@ def _along(reads: Sequence[Affine], dim: int, lengths: Sequence[int]) -> Affine 
 # -- operators -------------------------------------------------------------------------------------
 
 
-def _operators(cores: Sequence[Term], dim: int) -> Term | None:
-    """Block operators of parts, as one of the parts together."""
+def beside(cores: Sequence[Term], dim: int) -> Term | None:
+    """Block operators of parts, as one of the parts together along a letter of the index space."""
     sigs = [signature(c.args[0]) for c in cores]
     first, name = sigs[0], cores[0].args[1]
     rows = [operands(c) for c in cores]
+    if len(rows[0]) == 2 and CELLS[split_text(name)[0]].commutative:
+        for n, row in enumerate(rows):
+            if len(row) == 2 and _is_swapped(row, rows[0]):
+                s, rows[n] = sigs[n], row[::-1]
+                reads = s.operands[::-1]
+                sigs[n] = make(reads, range(s.n_out), s.monoid, s.reduced, dict(s.fixed))
     extents = [s.extents([shape(x) for x in row]) for s, row in zip(sigs, rows, strict=True)]
     lengths = [e[dim] for e in extents]
     own = {(c.args[1], s.n_out, s.monoid, s.n_reduced, len(s.operands), e[:dim], e[dim + 1 :])
@@ -312,6 +351,12 @@ def _operators(cores: Sequence[Term], dim: int) -> Term | None:
         reads.append(found[1])
     sig = make(reads, range(first.n_out), first.monoid, first.reduced, fixed)
     return op(sig.text, name, *made)
+
+
+def _is_swapped(row: Sequence[Term], like: Sequence[Term]) -> bool:
+    """Whether operands are of the same values as others' in the other order, as far as they are."""
+    (a, b), (c, d) = ([part_of(x)[0] for x in r] for r in (row, like))
+    return (a is d or b is c) and not (a is c or b is d)
 
 
 def _of_parts(
@@ -335,7 +380,10 @@ def _of_parts(
         if n == 1 and len(read) == len(long) and shape(part)[at] == 1:
             read = (*read[:at], plain(dim), *read[at + 1 :])
         if read != long:
-            return None
+            if sorted(read, key=repr) != sorted(long, key=repr) or len(set(long)) < len(long):
+                return None
+            order = [plain(long.index(p)) for p in read]
+            part = op(make([order], range(len(order))).text, "id", part)
         wide.append(part)
     joined = _beside(wide, at)
     return None if joined is None else (joined, long)

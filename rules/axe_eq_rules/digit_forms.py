@@ -44,6 +44,7 @@ from axe_eq_rules.digits import (
 from axe_eq_rules.joins import join_axis
 from axe_eq_rules.movement import Unread, movement
 from axe_eq_rules.parts_forms import counted, scan_and_totals, scan_of_parts
+from axe_eq_rules.sum_forms import sum_of_parts
 
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
 
@@ -73,7 +74,10 @@ def _view(term: Term, sums: bool) -> View:
     given = [_view(x, sums) for x in operands(term)]
     try:
         if term.symbol is Op:
-            return _with_totals(_operator(term, given, sums), sums)
+            added = sum_of_parts(
+                term, lambda x: view(x, sums), lambda m, x: _merges(m, x, sums), _inside
+            )
+            return added or _with_totals(_operator(term, given, sums), sums)
         if term.symbol is Sel:
             return _selector(term, given, sums)
         return scanned(term, given)
@@ -138,10 +142,19 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
 
 
 def _is_below(core: Term, most: int, sums: bool) -> bool:
-    """Whether what is beside each other in a core's operands is lower: so joining them ends."""
+    """Whether what is beside each other in a core's operands is lower: so joining them ends.
+
+    Rows beside each other whose parts are not one value are not columns beside each other instead.
+    """
     given = [] if core.symbol is In else operands(core)
-    joins = [x for x in given if x.symbol is Sel and join_axis(x.args[0]) is not None]
-    return all(height(view(p, sums).core) < most for x in joins for p in operands(x))
+    joins = [x for x in given if _is_join(x)]
+    if any(height(view(p, sums).core) >= most for x in joins for p in operands(x)):
+        return False
+    return not _is_join(core) or not any(_is_join(view(x, sums).core) for x in joins)
+
+
+def _is_join(term: Term) -> bool:
+    return term.symbol is Sel and join_axis(term.args[0]) is not None
 
 
 def _moved_as_one(term: Term, sums: bool) -> View:

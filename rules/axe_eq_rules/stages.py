@@ -3,14 +3,15 @@
 A reduction to few values leaves most of a machine idle: its parts do not. There are a few ways to
 take one apart, by how many pieces of work there are then; which is best, if any, is for a cost
 model to say. Reductions of fewer than `LEAST` elements, and those that are more than `FEW` pieces
-as they are, have none: that bounds the search.
+as they are, have none: that bounds the search. But for rows that do not begin aligned: of those
+that are added up a few neighbours are left, whose columns together are rows that do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from math import log, prod
+from dataclasses import dataclass, replace
+from math import gcd, log, prod
 
 from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
@@ -28,14 +29,20 @@ STRIP_BYTES = 64
 NARROW = ("f16", "bf16")
 # Whole vectors of any element type: parts that begin aligned are read fast.
 ALIGNED = 16
+# Rows of so many elements, or of a multiple, begin aligned for vectors of narrow types.
+VECTOR = 8
 
 
 @dataclass(frozen=True)
 class _Way:
-    """A reduction in two: the first `whole` reduced dims are left, and `parts` of the next."""
+    """A reduction in two: the first `whole` reduced dims are left, and `parts` of the next.
+
+    Of the last one `beside` neighbours are left too: with them what is kept is one aligned run.
+    """
 
     whole: int
     parts: int = 1
+    beside: int = 1
 
 
 @dataclass(frozen=True)
@@ -63,11 +70,21 @@ class _Long:
     def ways(self) -> list[_Way]:
         """The ways to take it apart, each once."""
         shape, pieces = self.type.shape, self.pieces()
-        if prod(shape) < LEAST or pieces > FEW:
+        if prod(shape) < LEAST:
             return []
         most = prod(shape) // (SHORT * pieces)
-        ways = (self._way(min(n // pieces, most)) for n in PIECES)
-        return list(dict.fromkeys(w for w in ways if w is not None))
+        tried = (self._way(min(n // pieces, most)) for n in PIECES) if pieces <= FEW else ()
+        ways = list(dict.fromkeys(w for w in tried if w is not None))
+        return [*ways, *filter(None, map(self._beside, ways or [_Way(0)]))]
+
+    def _beside(self, way: _Way) -> _Way | None:
+        """A way that leaves neighbours too, where rows of what is kept do not begin aligned."""
+        axis, shape = self.reduced[-1], self.type.shape
+        n = VECTOR // gcd(prod(shape[axis + 1 :]), VECTOR)
+        apart = way.parts > 1 and self.reduced[way.whole] != axis
+        if n == 1 or axis == len(shape) - 1 or apart or shape[axis] % (way.parts * n):
+            return None
+        return replace(way, beside=n) if shape[axis] > way.parts * n else None
 
     def _way(self, parts: int) -> _Way | None:
         """A way to have about so many parts."""
@@ -89,7 +106,13 @@ class _Long:
         operand, out = list(self.dims), [d for a, d in enumerate(self.dims) if a not in inside]
         gone = [self.dims[a] for a in inside]
         kept = [self.dims[a] for a in left]
-        if way.parts > 1:  # the split dim is left, its fast part reduced
+        if way.beside > 1:  # the slow part of the last one is left where it is in parts
+            axis, of_parts = inside[-1], way.parts > 1
+            operand[axis + 1 : axis + 1] = [new, new + 1] if of_parts else [new]
+            gone = [new] if of_parts else gone
+            kept += [self.dims[axis], new + 1] if of_parts else [new]
+            out = [d for d in operand if d not in gone]
+        elif way.parts > 1:  # the split dim is left, its fast part reduced
             operand.insert(inside[0] + 1, new)
             out = [d for d in operand if d not in gone[1:] and d != new]
             kept, gone = [*kept, gone[0]], [new, *gone[1:]]
@@ -139,14 +162,17 @@ def _ways(sig: str, x: str) -> Iterator[tuple[_Long, _Way, bool]]:
 @primitive((STR, STR), (STR, STR, STR, STR, STR), many=True)
 def stages(sig: str, x: str) -> list[tuple[str, ...]]:
     """(outer, inner, casts) of a long reduction over several dims: fast ones are reduced first."""
-    ways = _ways(sig, x)
-    return [(*f.stages(way), *f.casts()) for f, way, _ in ways if way.parts == 1]
+    whole = ((f, w) for f, w, _ in _ways(sig, x) if w.parts == w.beside == 1)
+    return [(*f.stages(way), *f.casts()) for f, way in whole]
 
 
 @primitive((STR, STR), (STR, STR, STR, STR, STR, STR), many=True)
 def parts(sig: str, x: str) -> list[tuple[str, ...]]:
-    """(outer, inner, split, casts) of a long reduction: contiguous parts of a dim come first."""
-    ways = [(f, w) for f, w, even in _ways(sig, x) if w.parts > 1 and even]
+    """(outer, inner, split, casts) of a long reduction: parts of a dim come first.
+
+    They are contiguous, or take turns.
+    """
+    ways = [(f, w) for f, w, even in _ways(sig, x) if w.parts * w.beside > 1 and even]
     return [(*f.stages(w), _split(f, w), *f.casts()) for f, w in ways]
 
 
@@ -155,7 +181,7 @@ def uneven_parts(sig: str, x: str) -> list[tuple[str, ...]]:
     """(outer, inner, split, head, tail, concat, casts): as `parts`, with less than a row left."""
     found = []
     for f, way, even in _ways(sig, x):
-        if even or way.parts == 1:
+        if even or way.parts == 1 or way.beside > 1:
             continue
         axis = f.reduced[way.whole]
         extent, rank = f.type.shape[axis], f.type.rank
@@ -177,14 +203,14 @@ def uneven_parts(sig: str, x: str) -> list[tuple[str, ...]]:
 def squares(sig: str, product: str, difference: str, x: str) -> list[tuple[str, ...]]:
     """(inner, outer, read, product, r, of parts, their product, scaled), see the laws."""
     return [_squares(f, w, difference) for f, w, _ in _ways(sig, x)
-            if w.parts == 1 and _centred(f, product, difference)]  # fmt: skip
+            if w.parts == w.beside == 1 and _centred(f, product, difference)]  # fmt: skip
 
 
 @primitive((STR, STR, STR, STR), (STR,) * 9, many=True)
 def squares_in_parts(sig: str, product: str, difference: str, x: str) -> list[tuple[str, ...]]:
     """The split, and what `squares` says, where parts of a dim come first."""
     return [(_split(f, w), *_squares(f, w, difference)) for f, w, even in _ways(sig, x)
-            if w.parts > 1 and even and _centred(f, product, difference)]  # fmt: skip
+            if w.parts > 1 == w.beside and even and _centred(f, product, difference)]  # fmt: skip
 
 
 def _centred(f: _Long, product: str, difference: str) -> bool:
@@ -233,8 +259,12 @@ def square_sample(draw: Draw) -> tuple[Ground, ...]:
 
 
 def _split(f: _Long, way: _Way) -> str:
-    axis = f.reduced[way.whole]
-    return join_text("split", axis, (-1, f.type.shape[axis] // way.parts))
+    axis = f.reduced[-1] if way.beside > 1 else f.reduced[way.whole]
+    extent = f.type.shape[axis]
+    if way.beside > 1:
+        run = (extent // way.parts // way.beside, way.beside) if way.parts > 1 else (way.beside,)
+        return join_text("split", axis, (-1, *run))
+    return join_text("split", axis, (-1, extent // way.parts))
 
 
 def long_sample(*, single: bool, even: bool = True) -> Callable[[Draw], tuple[Ground, ...]]:

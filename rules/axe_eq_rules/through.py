@@ -68,6 +68,7 @@ def _slice_axis(
         d: Affine.of({d: parts[d][1]}, parts[d][0]) if d in parts else plain(d) for d, _ in p.terms
     }
     moved = p.substitute(images)
+    moved = Affine(tuple((d, c) for d, c in moved.terms if c > 0 or after[d] > 1), moved.offset)
     if any(c < 0 for _, c in moved.terms):
         return None
     span = sum(c * (after[d] - 1) for d, c in moved.terms)

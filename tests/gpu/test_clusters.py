@@ -96,10 +96,15 @@ TILINGS = {
     "small, one consumer": Tiling(64, 128, 64, 4, consumers=1, cluster=2, along="m"),
     "wide": Tiling(256, 128, 64, 3, cluster=2, along="n"),
 }
+IN_EIGHTS = {
+    "halves of 104 rows": Tiling(128, 208, 64, 3, cluster=2, along="m"),
+    "parts of 96 and of 72": Tiling(192, 72, 64, 4, consumers=1, cluster=2, along="n"),
+    "one panel of 152": Tiling(128, 152, 64, 4),
+}
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", TILINGS)
+@pytest.mark.parametrize("name", [*TILINGS, *IN_EIGHTS])
 def test_clustered_products_are_right(
     name: str, size: tuple[int, int, int], device: Device
 ) -> None:
@@ -111,10 +116,11 @@ def test_clustered_products_are_right(
     arrays = {"A": a, "B": b, "bias": bias, "C": np.zeros((m, n), np.float16)}
     params = {"M": m, "N": n, "K": k}
     relu = apply("maximum", apply("add", arg(0), arg(1)), 0.0)
-    for major in (1, 0) if m % 8 == 0 else (1,):
+    tiling = (TILINGS | IN_EIGHTS)[name]
+    for major in (1, 0) if name in TILINGS else (1,):
         pairs = ((Matrix("A", major=major), Matrix("B", major=major)),)
         p = Problem(M, N, K, pairs, relu, (Extra("bias", "n"),))
-        launch, given = bound(gemm(p, TILINGS[name]), arrays, params, device)
+        launch, given = bound(gemm(p, tiling), arrays, params, device)
         for _ in range(5):
             launch.launch()
         found = device.get(given["C"], np.float16).astype(np.float32)

@@ -79,6 +79,14 @@ def test_the_device_gives_the_expected_values(name: str, memory: Memory) -> None
     w.check(flat, unit.tolerance(w))
 
 
+@pytest.mark.parametrize("name", unit.TURNED)
+def test_columns_of_tiles_may_be_rows(name: str, memory: Memory) -> None:
+    w = unit.turned(name)
+    flat = w.flat()
+    run(image.build(plan(w.lowered.kernel, h200)), w.lowered, flat, memory)
+    w.check(flat, unit.tolerance(w))
+
+
 @pytest.mark.parametrize("dtype", unit.IN_PARTS)
 def test_results_in_parts(dtype: str, memory: Memory) -> None:
     w = unit.in_parts(dtype)

@@ -242,18 +242,16 @@ class _Turning:
         whole = into.made[arg]
         n = region.n_parts
         if at is not None:  # every device has all rows of its columns
-            split = sel_node(join_text("split", dim, (-1, region.part)), [whole])
-            into.views.add(split)
-            columns = whole.shape[at] // n
-            mine = []
-            for r in range(n):
-                rows: dict[int, tuple[int, int]] = {
-                    dim: ((r + turn) % n, 1), dim + 1: (region.begin(s), region.rows(s)),
-                    at + (at > dim): (r * columns, columns),
-                }  # fmt: skip
-                mine.append(_cut_out(split, rows))
-            beside = sel_node(join_text("concat", at + (at > dim)), mine)
-            found = sel_node(join_text("merge", dim, 2), [beside])
+            found = _split(whole, dim, region.part)
+            into.views.add(found)
+            column, row = at + (at > dim), dim + (dim > at)
+            found = _split(found, column, whole.shape[at] // n)
+            own = {row + 1: (region.begin(s), region.rows(s))}
+            mine = [_cut_out(found, {**own, row: ((r + turn) % n, 1), column: (r, 1)})
+                    for r in range(n)]  # fmt: skip
+            found = sel_node(join_text("concat", column), mine)
+            for d in sorted((row, column), reverse=True):
+                found = sel_node(join_text("merge", d, 2), [found])
             into.pieces[found] = whole, TurnedPiece(dim, region, s, turn)
             return found
         several = len(region.sizes) > 1

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import EmitError
 from axe_eq.kernel.cells import IDENTITY, Cell, Operand, result_dtype
-from axe_eq.kernel.expr import Expr, Int, bounds, variables
+from axe_eq.kernel.expr import Expr, Int
 from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.plan import Address, Regs
-from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda import cells, prelude
+from axe_eq_backends.cuda import cells, memory_calls, prelude
+from axe_eq_backends.cuda.memory_calls import (
+    constant,
+    filled,
+    global_address,
+    guarded,
+    helpers,
+    words_of,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from axe_eq_backends.cuda.emit import Writer
@@ -20,167 +27,6 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 200  # letters of a cell in the comment above its function
 PARTS = 4  # independent chains of a long reduction in one thread
-INT_MAX = (1 << 31) - 1
-
-
-def is_large(e: Int) -> bool:
-    """Whether 32 bits are not proven to hold a value."""
-    low, high = bounds(e)
-    return high is None or high > INT_MAX or low is None or low < -INT_MAX
-
-
-def _words(w: Writer, regs: Regs) -> list[str]:
-    """The 32-bit registers that hold consecutive elements."""
-    per = max(1, 4 // regs.buffer.itemsize)
-    name = w.name(regs.buffer)
-    return [f"{name}[{i // per}]" for i in regs.index[::per]]
-
-
-def _helpers(w: Writer, *texts: str) -> None:
-    """Include every fixed device function that a text calls."""
-    for name in prelude.FIXED:
-        mark = name if name.isupper() else f"{name}("
-        if any(mark in text for text in texts):
-            w.use(name)
-
-
-def _memory(w: Writer, call: Call, op: str, space: str, at: str, path: str = "") -> str:
-    """One load or store statement."""
-    regs: Regs = call["regs"]
-    if len(regs.index) * regs.buffer.itemsize < 4:
-        return _part_of_word(w, regs, op, space, at)
-    kind = w.register_type(regs.buffer.dtype)
-    words = _words(w, regs)
-    name = prelude.access_name(op, space, len(words), kind, path)
-    w.use(name, lambda: prelude.access(op, space, len(words), kind, path))
-    args = [*words, at] if op == "ld" else [at, *words]
-    return f"{name}({', '.join(args)});"
-
-
-def _part_of_word(w: Writer, regs: Regs, op: str, space: str, at: str) -> str:
-    """A load or store of one or two bytes of a register."""
-    n_bytes = len(regs.index) * regs.buffer.itemsize
-    function = w.use(f"{op}_{space}_u{8 * n_bytes}")
-    if op == "ld":
-        return _set_part(w, regs, f"{function}({at})")
-    word, place = _place_in_word(w, regs)
-    return f"{function}({at}, {word} >> {8 * n_bytes * place});"
-
-
-def _place_in_word(w: Writer, regs: Regs) -> tuple[str, int]:
-    """The register that holds less than a word's elements, and their place in it."""
-    size = regs.buffer.itemsize
-    word, byte = divmod(regs.index[0] * size, 4)
-    return f"{w.name(regs.buffer)}[{word}]", byte // (len(regs.index) * size)
-
-
-def _set_part(w: Writer, regs: Regs, value: str) -> str:
-    """Set one or two bytes of a register."""
-    word, place = _place_in_word(w, regs)
-    part = {1: "set_byte", 2: "set_half"}[len(regs.index) * regs.buffer.itemsize]
-    return f"{w.use(part)}({word}, {place}, {value});"
-
-
-def _guarded(w: Writer, guard: Int | None, statement: str, otherwise: str = "") -> None:
-    if guard is None:
-        w.line(statement)
-    else:
-        w.line(f"if ({w.expr(guard)}) {statement}" + (f" else {otherwise}" if otherwise else ""))
-
-
-def _global_address(w: Writer, call: Call) -> str:
-    element: Int = call["element"]
-    moves = "".join(f" + {_move(w, regs, step)}" for regs, step, _ in call.args.get("at", ()))
-    if element == 0:
-        return w.name(call["tensor"]) + moves
-    named = all(map(w.planned.is_element, variables(element)))
-    shown = w.expr(element) if named or not is_large(element) else w.wide(element)
-    return f"{w.name(call['tensor'])} + {shown}{moves}"
-
-
-def _move(w: Writer, regs: Regs, step: int) -> str:
-    """The elements that an index in a register moves an address by."""
-    index = w.element(regs, str(regs.index[0]))
-    return index if step == 1 else f"(long long){index} * {step}"
-
-
-def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """A predicated vector load; registers are filled where the guard fails."""
-    path = "nc" if call["tensor"].name not in w.kernel.outputs else ""
-    load = _inside(w, call, "ld", path)
-    _guarded(w, call["guard"], load, _filled(w, call["regs"], call["fill"]))
-
-
-def _inside(w: Writer, call: Call, op: str, path: str) -> str:
-    """A load or store of global memory, of those elements of its vector that are inside."""
-    at, regs, inside = _global_address(w, call), call["regs"], call["inside"]
-    if inside is None:
-        return _memory(w, call, op, "global", at, path)
-    kind, size, words = w.register_type(regs.buffer.dtype), regs.buffer.itemsize, _words(w, regs)
-
-    def accessing(words: int) -> str:
-        name = prelude.access_name(op, "global", words, kind, path)
-        return w.use(name, lambda: prelude.access(op, "global", words, kind, path))
-
-    whole = accessing(len(words))
-    part = w.use(f"{op}_global_u{8 * size}") if size < 4 else accessing(1)
-    if size < 4 and op == "ld":
-        w.use({1: "set_byte", 2: "set_half"}[size])
-    name = f"{whole}_first{f'_u{8 * size}' if size < 4 else ''}"
-    w.use(name, lambda: prelude.first_elements(name, op, len(words), kind, whole, part))
-    at = f"({'const char' if op == 'ld' else 'char'}*)({at})"
-    if op == "st":
-        return f"{name}({', '.join([at, *words, w.expr(inside)])});"
-    fill = _constant(w, regs.buffer.dtype, call["fill"])
-    return f"{name}({', '.join([*words, at, w.expr(inside), fill])});"
-
-
-def _filled(w: Writer, regs: Regs, value: float) -> str:
-    dtype = regs.buffer.dtype
-    if len(regs.index) * regs.buffer.itemsize < 4:
-        mask = (1 << 8 * len(regs.index) * regs.buffer.itemsize) - 1
-        return _set_part(w, regs, f"{_constant(w, dtype, value)} & {mask:#x}u")
-    return f"{' = '.join(_words(w, regs))} = {_constant(w, dtype, value)};"
-
-
-def _constant(w: Writer, dtype: str, value: float) -> str:
-    """A register that holds a constant in every element."""
-    per = 4 // DTYPES[dtype].itemsize
-    if per > 1:
-        if value == 0:
-            return "0u"
-        text = cells.number(value, dtype if DTYPES[dtype].kind == "i" else "f32")
-        _helpers(w, text)
-        return f"{w.use(f'pack_{dtype}')}({', '.join([text] * per)})"
-    text = cells.number(value, dtype)
-    _helpers(w, text)
-    return text
-
-
-def st_global(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """A predicated vector store."""
-    path = "cs" if call["tensor"].name in w.kernel.streamed else ""
-    _guarded(w, call["guard"], _inside(w, call, "st", path))
-
-
-def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """A vector load from shared memory."""
-    _guarded(
-        w,
-        call["guard"] if "guard" in call.args else None,
-        _memory(w, call, "ld", "shared", w.address(call["address"])),
-    )
-
-
-def st_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """A vector store to shared memory."""
-    _guarded(w, call["guard"], _memory(w, call, "st", "shared", w.address(call["address"])))
-
-
-def ld_peer(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """A vector load from the shared memory of a CTA of the cluster."""
-    at = f"{w.use('peer_address')}({w.address(call['address'])}, {w.expr(call['rank'])})"
-    w.line(_memory(w, call, "ld", "peer", at))
 
 
 def _matrix(w: Writer, call: Call, op: str) -> None:
@@ -241,8 +87,8 @@ def cp_async(w: Writer, call: Call, s: ir.Primitive) -> None:
     n_bytes = call["count"] * call["tensor"].itemsize
     name = w.use(f"cp_async_{n_bytes}", lambda: prelude.cp_async(n_bytes))
     inside = "true" if call["guard"] is None else w.expr(call["guard"])
-    copy = f"{name}({w.address(call['address'])}, {_global_address(w, call)}, {inside});"
-    _guarded(w, None if call["live"] == 1 else call["live"], copy)
+    copy = f"{name}({w.address(call['address'])}, {global_address(w, call)}, {inside});"
+    guarded(w, None if call["live"] == 1 else call["live"], copy)
 
 
 # -- products --
@@ -315,7 +161,7 @@ def fma(w: Writer, call: Call, s: ir.Primitive) -> None:
     spelled = {"f32": "fmaf({1}, {2}, {0})", "f64": "fma({1}, {2}, {0})"}
     kind = call["dtype"]
     form = "{0} = " + spelled.get(kind, f"add_{kind}(mul_{kind}({{1}}, {{2}}), {{0}})") + ";"
-    _helpers(w, form)
+    helpers(w, form)
     names = [w.name(r.buffer) for r in (acc, a, b)]
     texts = [_index(r.index, "i") for r in (acc, a, b)]
     if any(t is None for t in texts):
@@ -463,7 +309,7 @@ def cell_function(w: Writer, cell: Cell, dtypes: tuple[str, ...]) -> str:
         raise EmitError(f"map of {' '.join(dtypes)}", "has no CUDA registers", known)
     result = result_dtype(cell, dtypes)
     body = cells.function_body(cell, dtypes)
-    _helpers(w, body)
+    helpers(w, body)
     name = f"cell_{len(w.cell_texts)}"
     args = ", ".join(f"{kind} x{i}" for i, kind in enumerate(kinds))
     shown = str(cell)
@@ -479,10 +325,10 @@ def fill(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A constant in registers."""
     out: Regs = call["out"]
     if len(out.index) * out.buffer.itemsize < 4:
-        w.line(_filled(w, out, call["value"]))
+        w.line(filled(w, out, call["value"]))
         return
-    value = _constant(w, out.buffer.dtype, call["value"])
-    words = _words(w, out)
+    value = constant(w, out.buffer.dtype, call["value"])
+    words = words_of(w, out)
     w.line(f"{' = '.join(words)} = {value};" if len(words) <= 8 else _fill_loop(w, out, value))
 
 
@@ -491,7 +337,7 @@ def _fill_loop(w: Writer, out: Regs, value: str) -> str:
     numbers = [i // per for i in out.index[::per]]
     index = _index(numbers, "i")
     if index is None:
-        return " ".join(f"{word} = {value};" for word in _words(w, out))
+        return " ".join(f"{word} = {value};" for word in words_of(w, out))
     w.line("#pragma unroll")
     return f"for (int i = 0; i < {len(numbers)}; i++) {w.name(out.buffer)}[{index}] = {value};"
 
@@ -539,11 +385,11 @@ def _chain(w: Writer, call: Call, target: str, run: Sequence[int]) -> None:
         w.line("#pragma unroll")
         merged = cells.combine(call["monoid"], target, w.element(ins, index), dtype)
         w.line(f"for (int i = 0; i < {len(rest)}; i++) {target} = {merged};")
-        _helpers(w, merged)
+        helpers(w, merged)
         return
     for i in rest:
         merged = cells.combine(call["monoid"], target, w.element(ins, str(i)), dtype)
-        _helpers(w, merged)
+        helpers(w, merged)
         w.line(f"{target} = {merged};")
 
 
@@ -555,31 +401,33 @@ def shuffle(w: Writer, call: Call, s: ir.Primitive) -> None:
     for i in regs.index:
         x = f"{w.name(regs.buffer)}[{i}]"
         merged = cells.combine(call["monoid"], x, f"{function}({x}, {call['mask']})", dtype)
-        _helpers(w, merged)
+        helpers(w, merged)
         w.line(f"{x} = {merged};")
 
 
 def ld_reduce(w: Writer, call: Call, s: ir.Primitive) -> None:
     """Read values that lie `step` apart in shared memory and combine them."""
     regs, count, step = call["regs"], call["count"], call["step"]
-    kind, at = w.register_type(regs.buffer.dtype), call["address"]
+    kind, at, n = w.register_type(regs.buffer.dtype), call["address"], len(call["regs"].index)
     most = 16 // regs.buffer.itemsize
-    words = most if step == 1 and count % most == 0 else 1
+    words = n if n > 1 else most if step == 1 and count % most == 0 else 1
     name = prelude.access_name("ld", "shared", words, kind)
     w.use(name, lambda: prelude.access("ld", "shared", words, kind))
     w.line("{")
-    w.line(f"  {kind} other[{count}];")
-    for first in range(0, count, words):
+    w.line(f"  {kind} other[{count * n}];")
+    for first in range(0, count * n, words):
         targets = ", ".join(f"other[{first + i}]" for i in range(words))
-        place = Address(at.buffer, at.byte + first * step * regs.buffer.itemsize)
+        place = Address(at.buffer, at.byte + first // n * step * regs.buffer.itemsize)
         w.line(f"  {name}({targets}, {w.address(place)});")
-    parts = [f"other[{i}]" for i in range(count)]
-    while len(parts) > 1:
-        pairs = zip(parts[::2], parts[1::2], strict=False)
-        rest = parts[len(parts) // 2 * 2 :]
-        parts = [cells.combine(call["monoid"], a, b, regs.buffer.dtype) for a, b in pairs] + rest
-    _helpers(w, parts[0])
-    w.line(f"  {w.name(regs.buffer)}[{regs.index[0]}] = {parts[0]};")
+    for i, register in enumerate(regs.index):
+        parts = [f"other[{i + p * n}]" for p in range(count)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            rest = parts[len(parts) // 2 * 2 :]
+            found = [cells.combine(call["monoid"], a, b, regs.buffer.dtype) for a, b in pairs]
+            parts = found + rest
+        helpers(w, parts[0])
+        w.line(f"  {w.name(regs.buffer)}[{register}] = {parts[0]};")
     w.line("}")
 
 
@@ -589,12 +437,10 @@ def sync(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
-    "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
-    "st_shared": st_shared, "ld_peer": ld_peer,
     "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load_multicast,
     "tma_store": tma_store, "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
     "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma, "map": map_cells, "fill": fill,
     "index": index, "accumulate": accumulate, "shuffle": shuffle, "ld_reduce": ld_reduce,
-    "sync": sync,
+    "sync": sync, **memory_calls.CALLS,
 }  # fmt: skip

@@ -42,10 +42,10 @@ FLOAT: dict[str, str] = {
     "where": "({0} ? {1} : {2})", "floor": "floorf({0})",
     "ceil": "ceilf({0})", "trunc": "truncf({0})", "round": "rintf({0})", "sqrt": "sqrtf({0})",
     "rsqrt": "rsqrtf({0})", "exp": "exp_f32({0})", "log": "logf({0})", "log2": "log2f({0})",
-    "log10": "log10f({0})", "sin": "sinf({0})", "cos": "cosf({0})", "tanh": "tanhf({0})",
+    "log10": "log10f({0})", "sin": "sinf({0})", "cos": "cosf({0})", "tanh": "tanh_f32({0})",
     "sigmoid": "div_f32(1.0f, 1.0f + exp_f32(-{0}))", "expm1": "expm1f({0})",
     "log1p": "log1pf({0})",
-    "tan": "tanf({0})", "sinh": "sinhf({0})", "cosh": "coshf({0})", "erf": "erff({0})",
+    "tan": "tanf({0})", "sinh": "sinhf({0})", "cosh": "coshf({0})", "erf": "erf_f32({0})",
     "acos": "acosf({0})", "acosh": "acoshf({0})", "asin": "asinf({0})", "asinh": "asinhf({0})",
     "atan": "atanf({0})", "atanh": "atanhf({0})", "atan2": "atan2f({0}, {1})",
     "hypot": "hypotf({0}, {1})", "copysign": "copysignf({0}, {1})", "pow": "powf({0}, {1})",
@@ -81,7 +81,10 @@ FLOAT64: dict[str, str] = {
     name: re.sub(r"\b([a-z0-9]+)f\(", r"\1(", row.replace("1.0f", "1.0"))
     .replace("_f32(", "_f64(")
     for name, row in FLOAT.items()
-} | {"div": "({0} / {1})", "exp": "exp({0})", "sigmoid": "(1.0 / (1.0 + exp(-{0})))"}  # fmt: skip
+} | {
+    "div": "({0} / {1})", "exp": "exp({0})", "erf": "erf({0})",
+    "sigmoid": "(1.0 / (1.0 + exp(-{0})))",
+}  # fmt: skip
 # C computes with integers of less than 32 bits in 32, so what leaves their range is cut again.
 SMALL = INTEGER | {"bit_not": "bit_not_{kind}({0})"}
 _ROWS = {

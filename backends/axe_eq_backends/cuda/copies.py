@@ -45,9 +45,16 @@ class Access:
 
 @lru_cache(maxsize=1024)
 def access(
-    tile: Placement, memory: Placement, limit: int, itemsize: int, where: ir.Where
+    tile: Placement,
+    memory: Placement,
+    limit: int,
+    itemsize: int,
+    where: ir.Where,
+    apart: bool = False,
 ) -> Access:
     """Derive the widest access of at most `limit` elements and check it on every element.
+
+    With `apart` vectors may begin at any element.
 
     Raises:
         LayoutError, DispatchError: the layouts have no common digits, or threads are not covered.
@@ -55,7 +62,7 @@ def access(
     threads.check_threads(tile, where)
     parts = threads.steps(tile, memory)
     regs = threads.registers(parts, len(tile.blocks))
-    vector = _vector(parts, memory, limit)
+    vector = _vector(parts, memory, limit, apart)
     groups = tuple(tuple(regs[i : i + vector]) for i in range(0, len(regs), vector))
     thread = threads.thread_part(parts, where)
     constants = [g[0].memory for g in groups]
@@ -67,14 +74,14 @@ def access(
     return Access(vector, thread, groups, split)
 
 
-def _vector(parts: Sequence[Step], memory: Placement, limit: int) -> int:
+def _vector(parts: Sequence[Step], memory: Placement, limit: int, apart: bool) -> int:
     """Elements that consecutive registers hold consecutively, aligned in every term."""
     run = [s for s in parts if s.axis == "reg" and s.coordinate == 1 and s.memory == 1]
     if not run:
         return 1
     vector = gcd(run[0].extent, limit)
     for s in parts:
-        if s is not run[0]:
+        if s is not run[0] and not apart:
             vector = gcd(vector, divisor(s.memory))
         if s is not run[0] and s.axis == "reg":
             vector = gcd(vector, s.coordinate)
@@ -103,7 +110,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     """
     assert isinstance(primitive, ir.Copy | ir.Fetch)
     kind = row.name.partition(".")[2]
-    load, place = kind.startswith("ld"), "gmem" if kind.endswith("global") else "smem"
+    load, place = kind.startswith("ld"), "gmem" if "global" in kind else "smem"
     tile, memory = (primitive.dst, primitive.src) if load else (primitive.src, primitive.dst)
     if tile.buffer.memory != "reg" or memory.buffer.memory != place:
         moved = f"{primitive.src.buffer.memory} to {primitive.dst.buffer.memory}"
@@ -111,6 +118,10 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     threads.check_dtype(row, tile.buffer.dtype)
     if place == "gmem":
         assert isinstance(primitive, ir.Copy)
+        if kind.endswith("apart") and primitive.via != row.name:
+            raise DispatchError(
+                row.name, "two loads for one, that nobody asks for", f"via={row.name}"
+            )
         return global_plan(row, kind, primitive.fill, tile, memory, context)
     return _shared(row, kind, primitive, tile, memory, context)
 
@@ -191,17 +202,21 @@ def global_plan(
 ) -> Plan:
     """Loads or stores of a register tile, of at most so many elements each where that is given.
 
+    Those "apart" are two aligned loads each, of vectors that begin anywhere.
+
     Raises:
-        DispatchError: the argument's part is swizzled, or no digits are common.
+        DispatchError: the argument's part is swizzled, no digits are common, or vectors that need
+            not be aligned are of less than a word more than those that are.
     """
+    apart = kind.endswith("apart")
     size, place, where = tile.buffer.itemsize, memory.place, context.where
     if place.swizzle is not None:
         raise DispatchError(f"view {memory}", "is swizzled", "a linear global layout")
     offset = place.at("m")
     limit = most or row.limits["bytes"] // size
     tails = _tails(memory)
-    a = access(tile.place.static(), place.static(), limit, size, where)
-    vector = gcd(a.vector, divisor(offset) or a.vector)
+    a = access(tile.place.static(), place.static(), limit, size, where, apart)
+    vector = a.vector if apart else gcd(a.vector, divisor(offset) or a.vector)
     if vector != a.vector:
         a = access(tile.place.static(), place.static(), vector & -vector, size, where)
     ending = None  # the dim along which vectors may lie partly outside
@@ -210,34 +225,61 @@ def global_plan(
         if whole != a.vector and _ends_within(a, memory, dim):
             ending = dim
         elif whole != a.vector:
-            a = access(tile.place.static(), place.static(), whole & -whole, size, where)
+            a = access(tile.place.static(), place.static(), whole & -whole, size, where, apart)
+    if apart and a.vector * size <= WORD_BYTES:
+        wrong = f"vectors of {a.vector * size} bytes"
+        raise DispatchError(row.name, wrong, f"more than {WORD_BYTES} of one run")
     parts = threads.steps(tile.place.static(), place.static())
-    plan = Plan(row, [], align={memory.buffer.name: a.vector * size})
+    plan = Plan(row, [], align={memory.buffer.name: size if apart else a.vector * size})
     base = threads.named(plan, context, "g", offset + a.thread, element=True)
     index = {}
     for dim in tails:
         first = memory.begin[memory.dims[dim]] + threads.thread_index(parts, dim, where)
         index[dim] = threads.named(plan, context, "i", first)
-    once = None if kind == "ld_global" else threads.first_replica(tile.place, where)
+    once = None if kind.startswith("ld") else threads.first_replica(tile.place, where)
     once = _inside(memory, once)
     for group in a.groups:
         guard = once
+        before: Int | None = None
         inside: Int | None = None
         for dim, at in index.items():
             extent = memory.buffer.shape[memory.dims[dim]]
             if dim == ending:
+                before = _before(at + group[0].at[dim])
                 inside = _count(extent - (at + group[0].at[dim]), a.vector)
                 continue
             if _precedes(at):
                 guard = both(guard, at + group[0].at[dim] >= 0)
             guard = both(guard, at + group[0].at[dim] < extent)
         element = base + group[0].memory
-        plan.calls += _call(kind, _regs(tile, group), memory, element, guard, inside, fill)
+        plan.calls += _call(
+            kind, _regs(tile, group), memory, element, guard, (before, inside), fill
+        )
+    if apart:
+        reach = _reach(row, memory.buffer)
+        plan.calls = [
+            Call(c.op, {**c.args, "reach": reach}) if c.op == kind else c for c in plan.calls
+        ]
     _drop_unused(plan)
-    phases = max(1, a.vector * size * LANES // 128)
+    phases = max(1, a.vector * size * LANES // 128) * (2 if apart else 1)
     plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases))
     plan.notes = f"{a.vector * size} bytes a thread" + (f", dims {tails} guarded" if tails else "")
     return plan
+
+
+def _reach(row: Instr, buffer: ir.Buffer) -> tuple[int, int]:
+    """The first element of a tensor, and that past its last one.
+
+    Raises:
+        DispatchError: they are known only at run time.
+    """
+    place = buffer.place
+    first = [place.at("m"), *(n for b in place.blocks for i in b for n in (i.extent, i.stride))]
+    if not all(isinstance(n, int) for n in first):
+        raise DispatchError(row.name, f"extents of {buffer.name}", "extents that are known")
+    steps = [(number(i.extent) - 1) * number(i.stride) for b in place.blocks for i in b]
+    low = number(place.at("m")) + sum(min(0, s) for s in steps)
+    return low, low + sum(map(abs, steps)) + 1
 
 
 def _call(
@@ -246,11 +288,15 @@ def _call(
     memory: ir.View,
     element: Int,
     guard: Int | None,
-    inside: Int | None,
+    within: tuple[Int | None, Int | None],
     fill: float,
 ) -> list[Call]:
-    """The call of some registers; none, or a fill, where all of it is proven to be outside."""
-    load = kind == "ld_global"
+    """The call of some registers; none, or a fill, where all of it is proven to be outside.
+
+    `within` is how many of a vector's elements lie before the tensor's, and before its end.
+    """
+    load = kind.startswith("ld")
+    before, inside = within
     if (isinstance(guard, int) and not guard) or (isinstance(inside, int) and inside <= 0):
         return [Call("fill", {"out": regs, "value": fill})] if load else []
     args = {
@@ -258,6 +304,7 @@ def _call(
         "tensor": memory.buffer,
         "element": element,
         "guard": guard if isinstance(guard, Expr) else None,
+        "before": before,
         "inside": inside,
         "fill": fill if load else None,
     }
@@ -310,15 +357,20 @@ def _inside(memory: ir.View, guard: Int | None) -> Int | None:
 def _ends_within(a: Access, memory: ir.View, dim: int) -> bool:
     """Whether calls run along a dim from a position inside it, so that a number says how far."""
     d = memory.dims[dim]
-    begin, extent = memory.begin[d], memory.buffer.shape[d]
+    extent = memory.buffer.shape[d]
     small = isinstance(extent, int) and extent <= INDEX_MAX
-    if _precedes(begin) or not small or a.vector * memory.buffer.itemsize < WORD_BYTES:
+    if not small or a.vector * memory.buffer.itemsize < WORD_BYTES:
         return False
     return all(
         r.at == (*g[0].at[:dim], g[0].at[dim] + n, *g[0].at[dim + 1 :])
         for g in a.groups
         for n, r in enumerate(g)
     )
+
+
+def _before(at: Int) -> Int | None:
+    """How many elements of a vector lie before the first one; None where none does."""
+    return 0 - at if _precedes(at) else None
 
 
 def _count(inside: Int, vector: int) -> Int | None:

@@ -17,9 +17,9 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda import prelude
-from axe_eq_backends.cuda.calls import is_large
 from axe_eq_backends.cuda.families import texts
 from axe_eq_backends.cuda.held import Held, held_registers
+from axe_eq_backends.cuda.memory_calls import is_large
 from axe_eq_backends.cuda.sizes import begins_late
 from axe_eq_backends.cuda.tensor_map import TensorMap
 

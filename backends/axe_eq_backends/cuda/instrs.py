@@ -184,7 +184,7 @@ CP_ASYNC = (
 )
 LOAD_STORE = tuple(
     Instr(f"ldst.{place}", "copy", (), _STORED, limits={"bytes": 16})
-    for place in ("ld_global", "st_global", "ld_shared", "st_shared")
+    for place in ("ld_global", "ld_global_apart", "st_global", "ld_shared", "st_shared")
 )
 # Loads from the shared memory of a CTA of the cluster.
 FETCH = (Instr("ldst.ld_peer", "fetch", (), _STORED, limits={"bytes": 16}),)

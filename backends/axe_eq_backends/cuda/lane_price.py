@@ -45,10 +45,13 @@ def operations(cells: Iterable[Cell]) -> float:
 def floor_s(target: Target, n_bytes: float) -> float:
     """Seconds that a kernel of so many bytes takes beside its launch and them: a read and a write.
 
-    What is little lies in the cache that all units share, where another kernel wrote it.
+    What is little lies in the cache that all units share, where another kernel wrote it. The second
+    latency is that of kernels with more than is on its way at once.
     """
-    little = n_bytes <= target.limits["l2_bytes"] * target.figure("little")
-    return 2 * target.memories[0].latency_s * (target.figure("l2_latency") if little else 1.0)
+    latency, l2 = target.memories[0].latency_s, target.limits["l2_bytes"]
+    little = n_bytes <= l2 * target.figure("little")
+    whole = min(1.0, n_bytes / (l2 * target.figure("on_its_way")))
+    return latency * (1.0 + whole) * (target.figure("l2_latency") if little else 1.0)
 
 
 def residents(target: Target, warps: int, registers: int) -> int:
@@ -112,6 +115,7 @@ class Tensors:
         chain: float = 0.0,
         wide: int = 0,
         along: int = -1,
+        lanes: int = LANES,
         missed: float = 0.0,
         phases: bool = True,
     ) -> Candidate:
@@ -132,6 +136,7 @@ class Tensors:
             wide: elements along a dim that an instruction moves for each lane; 0 where
                 instructions are too few to count.
             along: that dim.
+            lanes: of a warp that are side by side along it.
             missed: part of what is swept again that memory gives again.
             phases: a CTA reads from memory first and from caches later; else all at once, and what
                 caches give again is on its way beside the rest.
@@ -149,19 +154,21 @@ class Tensors:
             memory = max(memory + reread / cached, (once + again) / cached)
         vector = self.flops * padded / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
-        asks = self._asked(counts, passes or {}, target, wide, along) * busiest if wide else 0.0
+        asks = (
+            self._asked(counts, passes or {}, target, wide, along, lanes) * busiest if wide else 0.0
+        )
         floor = floor_s(target, self._once[0])
-        one = floor + chain
         if resident:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
-            one += max(own, asks * units / blocks / busiest)
+            one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
             follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
-            waits = max(waits, (one + target.figure("next_cta_s")) * follow)
-            waits = max(waits, blocks * target.figure("begin_cta_s"))
-        time_s = target.launch_s + floor + chain
-        time_s += max(memory, vector * busiest, waits, asks)
-        hidden = vector + asks if resident else max(vector, waits)
-        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
+            waits = max(waits, one * follow)
+        waits = max(waits, blocks * target.figure("begin_cta_s"))
+        power = target.figure("lanes_power")
+        # These hide each other, but not whole.
+        parts = memory, vector * busiest, waits, asks
+        together = sum(part**power for part in parts) ** (1 / power)
+        time_s = target.launch_s + floor + chain + together * (1.0 + loss)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks), "latency_s": floor,
@@ -270,6 +277,7 @@ class Tensors:
         target: Target,
         wide: int,
         along: int,
+        lanes: int,
     ) -> float:
         """Seconds in which a unit's warps ask for all that they read and store, one by one."""
         total = 0.0
@@ -278,9 +286,10 @@ class Tensors:
             if o.counts:
                 continue
             # Lanes whose elements lie apart ask for several lines at once.
-            step = abs(o.strides[along])
-            lines = min(LANES, LANES * wide * step * DTYPES[o.dtype].itemsize / LINE_BYTES)
-            more = 1 + target.figure("ask_line") * max(0.0, lines - 1) if step > 1 else 1.0
+            step, run = abs(o.strides[along]), lanes * wide * DTYPES[o.dtype].itemsize
+            runs = LANES / lanes if step else 1.0
+            lines = min(LANES, runs * max(1.0, run * step / LINE_BYTES))
+            more = 1 + target.figure("ask_line") * (lines - 1)
             of_one = LANES * (wide if step == 1 else 1)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")

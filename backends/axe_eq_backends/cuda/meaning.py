@@ -73,10 +73,12 @@ def _global(call: Call, env: Env) -> tuple[Ints, Any, int]:
     shape, n = env["lane"].shape, len(call["regs"].index)
     element = np.broadcast_to(np.asarray(evaluate(call["element"], env)), shape)
     active = active_threads(call, env, shape)
-    if (element[active] % n).any():
+    if call.op != "ld_global_apart" and (element[active] % n).any():
         raise KernelFault(f"{call}", f"accesses {n} elements at a misaligned element", "alignment")
     inside = n if call["inside"] is None else evaluate(call["inside"], env)
-    within = np.arange(n) < np.broadcast_to(np.asarray(inside), shape)[..., None]
+    before = 0 if call["before"] is None else evaluate(call["before"], env)
+    first, end = (np.broadcast_to(np.asarray(e), shape)[..., None] for e in (before, inside))
+    within = (np.arange(n) >= first) & (np.arange(n) < end)
     return element, active[..., None] & within, n
 
 
@@ -485,8 +487,8 @@ def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 MEANINGS: Mapping[str, Meaning] = {
-    "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
-    "st_shared": st_shared, "ld_peer": ld_peer,
+    "ld_global": ld_global, "ld_global_apart": ld_global, "st_global": st_global,
+    "ld_shared": ld_shared, "st_shared": st_shared, "ld_peer": ld_peer,
     "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load,
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import log2, prod
+from math import gcd, log2, prod
 
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.cells import flops as cell_flops
@@ -34,7 +34,13 @@ from axe_eq_backends.cuda.schedules.map import (
     spread,
     tiled,
 )
-from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vectors
+from axe_eq_backends.cuda.schedules.tensors import (
+    Operand,
+    collapse,
+    run_vector,
+    unaligned,
+    vectors,
+)  # fmt: skip
 from axe_eq_backends.cuda.schedules.transpose import (
     ELEMENT_SIDE,
     ELEMENT_WARPS,
@@ -66,7 +72,10 @@ def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
         extents, fused = collapse([shape[d] for d in order], tensors, frozen=2)
         ways.append(Turns(_tensors(extents, fused, len(operands), cells, names), cells))
     given = list(zip(outputs, cells, strict=True))
-    ways.append(_maps(shape, operands, given, names))
+    whole = _maps(shape, operands, given, names)
+    ways.append(whole)
+    if unaligned([*whole.tensors.operands, *whole.tensors.outputs]):
+        ways.append(replace(whole, shifted=True))
     if cut := in_pieces(shape, operands, given, names):
         ways.append(_maps(cut.shape, cut.operands, cut.outputs, names, cut.count))
     return ways, names.buffers
@@ -104,12 +113,13 @@ class Maps:
     tensors: Tensors
     cells: Sequence[Cell]
     pieces: int = 1  # of an index space that it is over one of
+    shifted: bool = False  # rows begin anywhere, and vectors where memory is aligned for them
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
-        names = {"map_warps", "vector", "vectors"}
-        return frozenset(names | {"pieces"} if self.pieces > 1 else names)
+        marks = {"pieces"} if self.pieces > 1 else {"shifted"} if self.shifted else set[str]()
+        return frozenset({"map_warps", "vector", "vectors"} | marks)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Vectors and their number, as far as a thread holds and computes them."""
@@ -117,6 +127,8 @@ class Maps:
         fused, last = [*t.operands, *t.outputs], len(t.shape) - 1
         longest = max(target.sizes("vector_bytes"))
         run = run_vector(t.outputs, last, longest)
+        if self.shifted:
+            run = unaligned(fused, longest)
         flops = sum(map(cell_flops, self.cells))
         held_by = {
             (min(most, run, held), held)
@@ -125,12 +137,16 @@ class Maps:
             if held <= VECTORS * most and fits(fused, flops, held)
         }
         for warps, (wide, held) in product(target.sizes("map_warps"), sorted(held_by)):
-            tile, _ = tiled(t.shape, fused, warps, wide, held // wide)
+            tile, _ = tiled(t.shape, fused, warps, wide, held // wide, self.shifted)
+            if self.shifted and (wide < run or tile[:-1] != (1,)):
+                continue
             sizes = (*[1] * (len(t.shape) - len(tile)), *tile)
             counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
             parameters = {"map_warps": warps, "vector": wide, "vectors": held // wide}
             if self.pieces > 1:
                 parameters["pieces"] = self.pieces
+            if self.shifted:
+                parameters["shifted"] = 1
             found.append(
                 t.candidate(
                     target, parameters,
@@ -148,7 +164,7 @@ class Maps:
         return elementwise(
             t.shape, t.operands, list(zip(t.outputs, self.cells, strict=True)), name=name,
             warps=parameters["map_warps"], wide=parameters["vector"],
-            vectors=parameters["vectors"],
+            vectors=parameters["vectors"], shifted=self.shifted,
         )  # fmt: skip
 
 
@@ -176,7 +192,7 @@ class Turns:
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
             taken = registers(tensors, held) + OTHER_REGISTERS
-            loss = self._short(target, side, lanes) if side > 1 else 0.0
+            loss = self._short(target, tile, side, lanes)
             found.append(
                 t.candidate(
                     target,
@@ -188,22 +204,30 @@ class Turns:
             )  # fmt: skip
         return found
 
-    def _short(self, target: Target, side: int, lanes: int) -> float:
-        """The loss of what a warp reads and writes at once: short runs, and parts of sectors."""
-        read, written = (
-            side * n * min(DTYPES[o.dtype].itemsize for o in tensors)
-            for n, tensors in (
-                (LANES // lanes, self.tensors.operands),
-                (lanes, self.tensors.outputs),
-            )
+    def _short(self, target: Target, tile: tuple[int, int], side: int, lanes: int) -> float:
+        """The loss of what is read and written at once: short runs, and parts of sectors.
+
+        Where rows begin inside sectors, runs of warps and of whole tiles end in parts of them.
+        """
+        t = self.tensors
+        read, written = (min(DTYPES[o.dtype].itemsize for o in x) for x in (t.operands, t.outputs))
+        loss = 0.0
+        if side > 1:
+            of_warp = side * LANES // lanes * read
+            loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / of_warp))
+        apart = (
+            stride * DTYPES[o.dtype].itemsize
+            for o in (*t.operands, *t.outputs)
+            for stride in o.strides
+            if stride > 1
         )
-        loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / read))
-        whole = all(
-            stride * DTYPES[o.dtype].itemsize % SECTOR_BYTES == 0
-            for o in self.tensors.outputs
-            for stride in o.strides[:-1]
-        )
-        return loss if whole else loss + target.figure("split_sector") * SECTOR_BYTES / written
+        inside = 1 - gcd(SECTOR_BYTES, *apart) / SECTOR_BYTES
+        if side == 1:
+            return inside * target.figure("split_sector.elements")
+        runs = {"read": tile[0] * read, "written": tile[1] * written,
+                "of_warp": side * lanes * written}  # fmt: skip
+        parts = (target.figure(f"split_sector.{n}") / run for n, run in runs.items())
+        return loss + inside * SECTOR_BYTES * sum(parts)
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """A relayout by so many warps along either dim."""

@@ -114,8 +114,17 @@ def access(op: str, space: str, words: int, c_type: str, path: str = "") -> str:
     return f"{DEVICE} void {function}({pointer}, {args}) {{\n  {body}\n}}"
 
 
-def first_elements(name: str, op: str, words: int, c_type: str, whole: str, part: str) -> str:
-    """A vector of global memory of which only the first elements are inside: those are accessed.
+def some_elements(
+    name: str,
+    op: str,
+    words: int,
+    c_type: str,
+    whole: str,
+    part: str,
+    begins: bool = False,
+    apart: bool = False,
+) -> str:
+    """A vector of global memory of which only some elements are inside: those are accessed.
 
     Args:
         name: of the function.
@@ -124,12 +133,19 @@ def first_elements(name: str, op: str, words: int, c_type: str, whole: str, part
         c_type: their C type.
         whole: function that accesses the vector.
         part: function that accesses one element; one of 1 or 2 bytes gives or takes its value.
+        begins: some elements before those may be outside too.
+        apart: a vector that begins anywhere is taken out of two aligned ones, of memory that has
+            both.
     """
     load, n_bytes = op == "ld", _PART_BYTES.get(part.rpartition("_")[2], _REGISTERS[c_type][1] // 8)
     per = max(1, 4 // n_bytes)
     names = [f"x{i}" for i in range(words)]
     arguments = ", ".join([*names, "a"] if load else ["a", *names])
-    lines = [f"if (inside >= {words * per}) return {whole}({arguments});"]
+    here = "before <= {} && " if begins else ""
+    all_inside = f"{here.format(0)}inside >= {words * per}"
+    lines = [f"if ({all_inside}) return {whole}({arguments});"]
+    if apart:
+        lines = _turned(names, c_type, whole, all_inside, n_bytes)
     for n in range(words * per):
         x, place, at = names[n // per], n % per, f"a + {n * n_bytes}" if n else "a"
         if load and not place:
@@ -140,13 +156,39 @@ def first_elements(name: str, op: str, words: int, c_type: str, whole: str, part
             access = f"{_SET_PART[n_bytes]}({x}, {place}, {part}({at}))"
         else:
             access = f"{part}({x}, {at})"
-        lines.append(f"if (inside > {n}) {access};")
+        lines.append(f"if ({here.format(n)}inside > {n}) {access};")
     held = ", ".join(f"{c_type}{'&' if load else ''} {x}" for x in names)
-    given = f"{held}, const char* a, int inside, {c_type} fill" if load else (
-        f"char* a, {held}, int inside"
-    )  # fmt: skip
+    ends = "int inside, int before" if begins else "int inside"
+    given = f"{held}, const char* a, {ends}, {c_type} fill" if load else f"char* a, {held}, {ends}"
+    given += ", const char* low, const char* end" if apart else ""
     body = "".join(f"  {line}\n" for line in lines)
     return f"{DEVICE} void {name}({given}) {{\n{body}}}"
+
+
+def _turned(
+    names: Sequence[str], c_type: str, whole: str, all_inside: str, n_bytes: int
+) -> list[str]:
+    """Lines that take a vector out of two aligned ones, if memory has both."""
+    words, size = len(names), _REGISTERS[c_type][1] // 8
+    width = words * size
+    of_two = [f"w{i}" for i in range(2 * words)]
+    lines = [
+        f"const char* at = (const char*)((unsigned long long)a & ~{width - 1}ull);",
+        f"if ({all_inside} && at >= low && at + {2 * width} <= end) {{",
+        f"  {c_type} {', '.join(of_two)};",
+        f"  {whole}({', '.join([*of_two[:words], 'at'])});",
+        f"  {whole}({', '.join([*of_two[words:], f'at + {width}'])});",
+        "  const unsigned past = a - at;",
+    ]
+    step = words // 2
+    while step:
+        moves = (f"w{i} = w{i + step};" for i in range(words + step))
+        lines.append(f"  if (past & {size * step}) {{ {' '.join(moves)} }}")
+        step //= 2
+    for i, x in enumerate(names):
+        turned = f"__funnelshift_r(w{i}, w{i + 1}, past % 4 * 8)" if n_bytes < 4 else f"w{i}"
+        lines.append(f"  {x} = {turned};")
+    return [*lines, "  return;", "}"]
 
 
 def access_name(op: str, space: str, words: int, c_type: str, path: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import product
@@ -49,6 +49,7 @@ from axe_eq_backends.cuda.schedules.tensors import (
     Range,
     collapse,
     power_of_two_from,
+    unaligned,
     widest,
     with_looks,
 )
@@ -73,9 +74,10 @@ def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
     fast = contiguous_last(problem)
     ways: list[Rows | Sweeps | Maps] = []
     tensors = _tensors(problem, names.buffers)
-    if problem.reduced == 1 and fast:
-        ways.append(Rows(problem, tensors))
-    ways.append(Sweeps(problem, tensors, fast, not cone.rounds))
+    for shifted in (False, True) if fast and _unaligned(problem) else (False,):
+        if problem.reduced == 1 and fast:
+            ways.append(Rows(problem, tensors, shifted))
+        ways.append(Sweeps(problem, tensors, fast, not cone.rounds, shifted))
     if prod(read.shape[-read.reduced :]) <= UNROLLED:
         ways += _unrolled(read, names)
     return ways, names.buffers
@@ -264,6 +266,12 @@ def contiguous_last(problem: Problem) -> int:
 # -- ways to write them --
 
 
+def _unaligned(problem: Problem) -> bool:
+    """Whether rows begin anywhere, so that vectors of theirs need not."""
+    tensors = [*problem.operands, *problem.stored]
+    return bool(unaligned(tensors)) and any(o.strides[-1] for o in tensors)
+
+
 def _tensors(problem: Problem, buffers: Mapping[str, str]) -> Tensors:
     """What the kernel of a problem reads, writes and computes."""
     of_space = prod(problem.shape)
@@ -276,13 +284,33 @@ def _tensors(problem: Problem, buffers: Mapping[str, str]) -> Tensors:
     return Tensors(problem.shape, problem.operands, problem.stored, buffers, flops)
 
 
+def _named(names: Set[str], shifted: bool) -> frozenset[str]:
+    return frozenset(names | {"shifted"} if shifted else names)
+
+
+def _marked(parameters: Mapping[str, int], shifted: bool) -> Mapping[str, int]:
+    return {**parameters, "shifted": 1} if shifted else parameters
+
+
+def _vector(target: Target, tensors: Sequence[Operand], dim: int, shifted: bool) -> int:
+    """Elements of a vector along a dim, of rows that begin aligned or anywhere."""
+    if shifted:
+        return unaligned(tensors, max(target.sizes("vector_bytes")))
+    return widest(target, tensors, dim)
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows in registers: everything is read once."""
 
     problem: Problem
     tensors: Tensors
-    names: frozenset[str] = frozenset({"row_threads", "vector", "resident"})
+    shifted: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters of its candidates."""
+        return _named({"row_threads", "vector", "resident"}, self.shifted)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Threads of a row, where its elements fit in their registers."""
@@ -290,24 +318,27 @@ class Rows:
         enough, taken = registers_of(p)
         rows, columns = prod(p.shape[:-1]), p.shape[-1]
         own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
-        vector = widest(target, [*p.operands, *p.stored], len(p.shape) - 1)
+        vector = _vector(target, [*p.operands, *p.stored], len(p.shape) - 1, self.shifted)
+        ahead = vector - 1 if self.shifted else 0
         for threads in target.sizes("row_threads"):
-            held = vectors_of(columns, vector, threads) * vector
-            if enough(held) > room_for(threads):
-                continue
+            held = vectors_of(columns + ahead, vector, threads) * vector
             warps = warps_of(threads)
             down = WARP * warps // threads
+            if enough(held) > room_for(threads) or (self.shifted and down > 1):
+                continue
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
             found.append(
                 self.tensors.candidate(
                     target,
-                    {"row_threads": threads, "vector": vector,
-                     "resident": residents(target, warps, enough(held))},
+                    _marked(
+                        {"row_threads": threads, "vector": vector,
+                         "resident": residents(target, warps, enough(held))}, self.shifted
+                    ),
                     blocks=prod(counts), counts=counts,
                     reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     resident=residents(target, warps, taken(held)),
                     chain=chained(target, held, own) + exchanges * exchanging(target, threads),
-                    wide=vector,
+                    wide=vector, lanes=min(threads, WARP),
                 )
             )  # fmt: skip
         return found
@@ -315,7 +346,7 @@ class Rows:
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """Rows of so many threads each."""
         sizes = parameters["vector"], parameters["resident"]
-        return reduce_rows(self.problem, parameters["row_threads"], name, *sizes)
+        return reduce_rows(self.problem, parameters["row_threads"], name, *sizes, self.shifted)
 
 
 @dataclass(frozen=True)
@@ -326,9 +357,13 @@ class Sweeps:
     tensors: Tensors
     fast: int
     online: bool
-    names: frozenset[str] = frozenset(
-        {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"}
-    )
+    shifted: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The parameters of its candidates."""
+        names = {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"}
+        return _named(names, self.shifted)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
@@ -336,11 +371,15 @@ class Sweeps:
         along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
         # Single elements of vectors, each on its own, are what stores give least of memory for.
         stored = [o for o, _ in p.outputs if self.fast and o.strides[-1]]
-        vector = widest(target, [*(self._read or p.operands), *stored], along)
+        tensors = [*(self._read or p.operands), *stored]
+        if not (vector := _vector(target, tensors, along, self.shifted)):
+            return []
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
             for threads in self._threads(target, WARP * warps, most, vector):
-                fits = SweepTiling(warps, self.fast, vector, threads, 1)
+                if self.shifted and threads < WARP * warps:
+                    continue
+                fits = SweepTiling(warps, self.fast, vector, threads, 1, self.shifted)
                 whole = fits.steps(p.shape[-p.reduced :])
                 sizes = {min(n, power_of_two_from(whole)) for n in target.sizes("sweep_vectors")}
                 held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
@@ -381,10 +420,10 @@ class Sweeps:
         )
         padded = rows * counts[kept] / p.shape[kept]
         padded *= steps * columns * tiling.vectors / prod(p.shape[kept + 1 :])
-        parameters = {
+        parameters = _marked({
             "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
             "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
-        }  # fmt: skip
+        }, self.shifted)  # fmt: skip
         # Rows that are read again are found in the L2 only where all that are on their way fit.
         flying = min(blocks, resident * target.n_units) * elements * steps
         again = {n: times - 1 for n, times in passes.items() if times > 1}
@@ -396,6 +435,7 @@ class Sweeps:
             self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
             passes=passes, padded=padded, loss=loss, missed=missed,
             wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
+            lanes=min(tiling.threads, WARP),
         )  # fmt: skip
         if steps == 1:  # as rows in registers
             own = self.tensors.flops / prod(p.shape)
@@ -446,6 +486,6 @@ class Sweeps:
         """Sweeps of these chunks."""
         tiling = SweepTiling(
             parameters["sweep_warps"], self.fast, parameters["vector"],
-            parameters["sweep_threads"], parameters["vectors"],
+            parameters["sweep_threads"], parameters["vectors"], self.shifted,
         )  # fmt: skip
         return sweep(self.problem, tiling, name, self.online, parameters["resident"])

@@ -114,36 +114,42 @@ _FIGURES = {
     # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
     # of memory: second stages of sums of 1 to 30 KB.
     "little": 1 / 64,
-    "l2_latency": 0.4,
+    "l2_latency": 0.36,
+    "on_its_way": 0.27,
+    "lanes_power": 4.5,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
     # to 24 KB, the most that was measured.
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
-    "ask_s": 2.6e-9,
+    "ask_s": 2.2e-9,
     # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
     # of f16[8,96,112,112] by vectors of 2, 4 and 8.
-    "ask_line": 0.15,
-    # Loss of a relayout per halving of what a warp reads at once below a line, and where rows of
-    # results begin inside sectors, of one that a warp splits: 24 tiles of seven turns.
+    "ask_line": 0.1,
+    # Loss of a relayout per halving of what a warp reads at once below a line; and where rows begin
+    # inside sectors, of a sector over what a tile reads of a row, what it writes of one, and what a
+    # warp writes of one: 50 tiles of eight turns, within 25 % (2026-11-27).
     "short_run": 0.04,
-    "split_sector": 0.6,
+    "split_sector.read": 0.1,
+    "split_sector.written": 0.3,
+    "split_sector.of_warp": 0.65,
+    "split_sector.elements": 0.4,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
     # Bytes of L2's rate that a byte of a sector takes of which little is used.
-    "scattered": 2.0,
+    "scattered": 2.3,
     # Operations of cells per multiply-add of the peak: few of them are pairs.
-    "lane_issue": 0.5,
+    "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
-    "operation_s": 1.0e-9,
-    "element_s": 0.008e-6,
+    "operation_s": 1.3e-9,
+    "element_s": 0.004e-6,
     # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
     # threads, within 5 %.
-    "next_cta_s": 0.12e-6,
+    "cta_s": 0.55e-6,
     # Seconds between the beginnings of two CTAs, on all units.
-    "begin_cta_s": 0.45e-9,
+    "begin_cta_s": 0.604e-9,
     # Seconds in which the threads of a CTA exchange what they reduced, for each of its
     # warps more, and in which two lanes do.
-    "exchange_s": 0.2e-6,
+    "exchange_s": 0.01e-6,
     "exchange_warp_s": 0.035e-6,
     "shuffle_s": 0.02e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
@@ -154,8 +160,8 @@ _FIGURES = {
     "swept_apart": 0.25,
     # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
     # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.45e-6,
-    "scan_warp_s": 0.0125e-6,
+    "scan_step_s": 0.42e-6,
+    "scan_warp_s": 0.025e-6,
     "scan_held_s": 0.15e-6,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
@@ -176,15 +182,16 @@ _FIGURES = {
     # of 2 take 1.007 times as long over eight large products, as measured.
     "cluster": 0.0285,
     # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
-    # within 25 % for 94 %): seconds until a copy is there, a unit's rate of copies and that of all
-    # over memory's, the matrix units' rate for microseconds over the row's, the power of what
+    # within 25 % for 94 %), and 873 of 40 others (2026-11-27; root of the mean square of log of
+    # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of
+    # all over memory's, the matrix units' rate for microseconds over the row's, the power of what
     # crosses shared memory that it loses by, and the power of times that hide each other in part.
     "copy_latency_s": 0.72e-6,
     "tile_unit_bytes_per_s": 155e9,
     "copies_over_memory": 3.0,
     "burst_over_rate": 1.41,
     "burst_exponent": 0.88,
-    "overlap_power": 4.4,
+    "overlap_power": 3.7,
     # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
     # in f32, took 16 to 18e-12 s each beside all else.
     "apart_store_s": 17e-12,
@@ -192,17 +199,20 @@ _FIGURES = {
     # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
     # fetched each other's sums, and bytes of these. Fitted with the above.
-    "product_begin_s": 1.37e-6,
+    "product_begin_s": 1.25e-6,
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
-    "add_sums_s": 0.9e-6,
+    "add_sums_s": 0.8e-6,
     "add_sums_bytes_per_s": 40e9,
+    # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
+    # took 31 us beside their product (f16, 1000 x 6144 x 1536; 2026-11-27).
+    "cold_instruction_s": 2.7e-9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
-    "units_in_clusters.3": 129,
+    "units_in_clusters.3": 117,
     "units_in_clusters.4": 120,
-    "units_in_clusters.6": 120,
+    "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
     "late_s": 0.55e-6,

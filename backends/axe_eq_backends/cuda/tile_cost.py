@@ -63,6 +63,7 @@ MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two til
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 OF_RANKS = 16  # registers of a thread
+LANES_OF_UNIT = 128
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _priced(sides: Matrices, target: Target) -> Columns:
     tiles = _tiles(_alone(summary), *named, Machine(target))
     columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
     roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
-    _pace(tiles, target, columns)
+    _pace(tiles, summary.cells, target, columns)
     apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
     columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
     _check(sides, tiles, columns)
@@ -270,6 +271,7 @@ class Tiles(NamedTuple):
         stored: seconds in which those that multiply store.
         shared: seconds of the cache that all units share.
         begin, late: seconds until a unit multiplies, and for kernels that begin late.
+        rounds: tiles of the busiest unit.
         smem: bytes of shared memory.
         lost, rejected: tiles that do not fit, and why, with their numbers.
     """
@@ -284,6 +286,7 @@ class Tiles(NamedTuple):
     shared: Column
     begin: Column
     late: Column
+    rounds: Column
     smem: Column
     lost: Mask
     rejected: dict[str, int]
@@ -353,7 +356,7 @@ def _tiles(
     return Tiles(
         table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
         rounds * (stored + panels * figure("store_panel_s")), n_blocks * steps * lines / per_s,
-        begin, late, smem, np.isinf(columns.time_s), columns.rejected,
+        begin, late, rounds, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -393,6 +396,12 @@ def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
 
 
+def _in_step(target: Target, columns: Columns) -> Column:
+    """How much longer CTAs take that wait for each other because they share operand tiles."""
+    of_cluster = columns.extra["cluster_rows"] * columns.extra["cluster_cols"]
+    return np.asarray(1 + target.figure("cluster") * np.log2(of_cluster))
+
+
 def _losses(table: Table, target: Target, columns: Columns) -> Column:
     """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
     part, figure = columns.extra["staging"] / table.panels, target.figure
@@ -401,12 +410,13 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         1
         + figure("short_chunk") / columns.extra["k"]
         + figure("few_stages") / (columns.extra["stages"] - 1)
-        + figure("cluster") * np.log2(columns.extra["cluster_rows"] * columns.extra["cluster_cols"])
+        + _in_step(target, columns)
+        - 1
         + np.where(part < 1, in_turns, 0.0)
     )
 
 
-def _pace(tiles: Tiles, target: Target, columns: Columns) -> None:
+def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
     Units that wait, the cache that they share and main memory: none of these hides the others
@@ -414,19 +424,33 @@ def _pace(tiles: Tiles, target: Target, columns: Columns) -> None:
 
     Args:
         tiles: those of the product.
+        cells: operations of an element of the result.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
     figure, costs = target.figure, columns.costs
     power = figure("overlap_power")
-    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s
+    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     computed = np.maximum(matrix * tiles.busiest[0], vector * tiles.busiest[1])
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
     paced = _together(power, tiles.waits + tiles.stored, tiles.shared, read)
     columns.time_s = target.launch_s + np.maximum(computed, paced) + tiles.begin + tiles.late
+    columns.time_s = columns.time_s + _of_cells(tiles, cells, target)
     costs |= {"waits_s": tiles.waits, "latency_s": tiles.begin}
     costs["memory_s"] = _together(power, tiles.shared, read)
+
+
+def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
+    """Seconds of what follows products, by those that multiply: they do nothing else meanwhile.
+
+    All of a thread's elements are written out, so the first tile's are read from cold caches.
+    """
+    chosen = tiles.chosen
+    threads = GROUP_THREADS * chosen["consumers"]
+    written = instructions(chosen["m"] * chosen["n"] / chosen["split"] / threads * cells)
+    issue = chosen["consumers"] * target.n_units * 2 * LANES_OF_UNIT / target.vector_flops_per_s
+    return np.asarray(written * (tiles.rounds * issue + target.figure("cold_instruction_s")))
 
 
 def _together(power: float, *parts: Column) -> Column:
@@ -477,12 +501,12 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
             # Bytes of a tile that are one run in memory.
             run = (own if _along_side(access) else depth) * access.itemsize
             n_bytes = side * depth * access.itemsize
+            wide = np.gcd(run.astype(int), PANEL_BYTES)  # of a box, whose lines no other one has
             if of == "rows":
-                wide = np.gcd(run.astype(int), PANEL_BYTES)
                 n_bytes = n_bytes * PANEL_BYTES / wide
             elif of == "lines":
                 inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
-                n_bytes = n_bytes * (1 + inside * LINE_BYTES / run)
+                n_bytes = n_bytes * (1 + inside * LINE_BYTES / wide)
             total = total + n_bytes
     ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
     return np.asarray(total / ctas)
@@ -507,9 +531,10 @@ def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
 
 def _units(target: Target, cluster: Column) -> Column:
     """Units that clusters of so many CTAs run on, one of each: those of a machine's groups."""
-    return _of_each(
+    found = _of_each(
         cluster, lambda n: target.figure(f"units_in_clusters.{n}") if n > 1 else target.n_units
     )
+    return np.minimum(found, target.n_units)
 
 
 def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:

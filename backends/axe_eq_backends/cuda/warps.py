@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
-from math import prod
+from math import gcd
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import IDENTITY
@@ -184,11 +184,15 @@ def _across_warps(
 ) -> list[Call]:
     """Exchange partial results through shared memory: every warp writes, all read their peers'.
 
-    Where all lanes of a warp hold one value, it is one element, and peers' are neighbours. Nothing
-    here waits for earlier readers of the scratch: that is the kernel's.
+    Lanes that hold one value write it once. Where all do, it is one element, and peers' are
+    neighbours; else several values of a lane are. Nothing here waits for earlier readers of the
+    scratch: that is the kernel's.
     """
-    lanes = prod(number(i.extent) for i in reduce.out.place.replica if i.axis == "lane")
-    width = 1 if lanes == LANES else LANES
+    same = [
+        (number(i.stride), number(i.extent)) for i in reduce.out.place.replica if i.axis == "lane"
+    ]
+    width, lane = digits_of(ir.LANE, other_digits(same, LANES))
+    vector = _together(regs, 16 // reduce.out.buffer.itemsize) if width > 1 else 1
     needed, size = len(regs) * where.n_warps * width, reduce.out.buffer.itemsize
     scratch = reduce.scratch
     if scratch is None or scratch.n_elements * scratch.itemsize < needed * size:
@@ -198,23 +202,32 @@ def _across_warps(
         )  # fmt: skip
     peers, mine = digits_of(threads.warp_of(where), sorted(warps))
     _, group = digits_of(threads.warp_of(where), other_digits(warps, where.n_warps))
-    lane: Int = 0 if width == 1 else ir.LANE
 
     def slot(position: int, peer: Int) -> Address:
         element = (position * (where.n_warps // peers) + group) * peers
-        return Address(scratch, ((element + peer) * width + lane) * size)
+        return Address(scratch, ((element + peer) * width + lane) * vector * size)
 
-    once = equal(ir.LANE, 0) if width == 1 else None
+    copies, copy = digits_of(ir.LANE, sorted(same))
+    once = equal(copy, 0) if copies > 1 else None
+    together = [regs[n : n + vector] for n in range(0, len(regs), vector)]
     calls = []
-    for position, r in enumerate(regs):
-        args = {"regs": registers_of(reduce.out, [r]), "address": slot(position, mine)}
+    for position, some in enumerate(together):
+        args = {"regs": registers_of(reduce.out, some), "address": slot(position, mine)}
         calls.append(Call("st_shared", {**args, "guard": once}))
     calls.append(Call("sync", {}))
-    for position, r in enumerate(regs):
-        args = {"regs": registers_of(reduce.out, [r]), "address": slot(position, 0)}
-        steps = {"count": peers, "step": width, "monoid": reduce.monoid, "guard": None}
+    for position, some in enumerate(together):
+        args = {"regs": registers_of(reduce.out, some), "address": slot(position, 0)}
+        steps = {"count": peers, "step": width * vector, "monoid": reduce.monoid, "guard": None}
         calls.append(Call("ld_reduce", {**args, **steps}))
     return calls
+
+
+def _together(regs: list[int], most: int) -> int:
+    """How many registers, a power of two, are neighbours everywhere."""
+    n = gcd(len(regs), most)
+    while any(r != regs[i - i % n] + i % n for i, r in enumerate(regs)):
+        n //= 2
+    return n
 
 
 def digits_of(value: Int, chosen: list[tuple[int, int]]) -> tuple[int, Int]:

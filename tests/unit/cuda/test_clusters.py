@@ -414,6 +414,12 @@ def test_a_cluster_s_last_cta_may_have_no_tile_of_its_own() -> None:
         multiplied(kernel, (3 * 64, 128, 72), planned)
 
 
+def test_parts_of_shared_tiles_may_be_eights_of_rows() -> None:
+    kernel = gemm(problem(), Tiling(64, 144, 64, 2, consumers=1, cluster=2, along="m"))
+    for planned in levels(kernel):
+        multiplied(kernel, (136, 152, 136), planned)
+
+
 def test_gated_products_share_what_is_common() -> None:
     """Clusters along columns share the rows that both products read."""
     common, pair = Matrix("A"), (Matrix("B"), Matrix("G"))

@@ -330,15 +330,23 @@ def test_lowered_cones_mean_what_their_program_means(name: str, full: bool) -> N
         check(w, planned(name), "random", seed)
 
 
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", [name for name, c in CASES.items() if c.bulk])
-def test_columns_of_tiles_may_be_rows(name: str) -> None:
-    """Turned, tiles of 64 columns and 8 to 48 rows, some of them by CTAs that share steps."""
+TURNED = [name for name, c in CASES.items() if c.bulk]
+
+
+@cache
+def turned(name: str) -> Whole:
+    """Tiles of 64 columns and 16 to 48 rows, some of them by CTAs that share steps."""
     c, drawn = CASES[name], random.Random(name)
     split = 1 if name in ("k of 1", "scores of heads") else drawn.choice((1, 2))  # of one step
     sizes = {"m": 64, "consumers": 1, "n": drawn.choice((16, 32, 48)), "k": 32, "split": split}
     (dtype,) = {spec.dtype for spec in c.specs}
-    w = whole(c.fn, *c.specs, row=f"wgmma.{dtype}", turned=1, **sizes)
+    return whole(c.fn, *c.specs, row=f"wgmma.{dtype}", turned=1, **sizes)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", TURNED)
+def test_columns_of_tiles_may_be_rows(name: str) -> None:
+    w = turned(name)
     for order, plans in (("early", None), ("random", plan(w.lowered.kernel, h200))):
         check(w, plans, order, 0)
 

@@ -62,13 +62,32 @@ def multiplied(major: int, tiling: Tiling, m: int, n: int, k: int, seed: int) ->
         assert np.abs(run.outputs["C"] - want).max() <= 1e-3 * np.abs(want).max()
 
 
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+@pytest.mark.parametrize("major", [1, 0])
+@pytest.mark.parametrize(("cols", "staging"), [(40, 1), (104, 1), (152, 1), (152, 0), (184, 1)])
+def test_results_of_any_columns_in_eights_are_stored(
+    cols: int, staging: int, major: int, dtype: str
+) -> None:
+    """Their panels are lines without a swizzle; of columns that are contiguous the last is less."""
+    rng = np.random.default_rng(cols)
+    a, b = (rng.integers(-2, 3, (e, 64)).astype(np.float16) for e in (72, 200))
+    out = Matrix("C", dtype, major)
+    kernel = gemm(Problem(72, 200, 64, out=out), Tiling(64, cols, 64, 2, 1, staging=staging))
+    for planned in (None, plan(kernel, h200)):
+        arrays = {"A": a, "B": b, "C": np.zeros((72, 200), dtype.replace("f", "float"))}
+        found = interpret(kernel, arrays, planned=planned, meanings=MEANINGS).outputs["C"]
+        assert (found == a.astype(np.float32) @ b.astype(np.float32).T).all()
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("major", [1, 0], ids=["K-major", "MN-major"])
 @pytest.mark.parametrize("number", range(8))
 def test_products_with_any_tails_are_right(number: int, major: int) -> None:
     """Slots that whole tiles filled before, and those that a last tile fills first."""
     rng = random.Random(number)
-    rows, cols = rng.choice([(64, 64), (128, 64), (192, 64), (64, 128)])
+    tiles = [(64, 64), (128, 64), (192, 64), (64, 128)]
+    rows, cols = rng.choice(tiles + [(64, 72), (128, 104)] * major)
     tiling = Tiling(rows, cols, 64, rng.choice((2, 3)), consumers=1 if rows % 128 else 2)
     m, n = (rng.randrange(8, 3 * side, 8) for side in (rows, cols))
     multiplied(major, tiling, m, n, rng.choice((64, 136, 264)), number)

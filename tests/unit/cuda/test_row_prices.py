@@ -8,7 +8,10 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.lower.read import read_cone
+from axe_eq_backends.cuda.prefixes import alone
 from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.cuda.ways import candidates_of
 
 
 def _norm(x: Any, w: Any) -> Any:
@@ -16,16 +19,24 @@ def _norm(x: Any, w: Any) -> Any:
 
 
 def _price(columns: int, rows: int = 1024, **figures: float) -> float:
+    """Seconds of the cheapest kernel whose vectors begin where rows do."""
     target = h200.replace(name="changed", figures={**h200.figures, **figures})
     exe = axe.compile(_norm, f"{rows}x{columns}:f16", f"{columns}:f16", target=target)
-    (kernel,) = exe.kernels
-    return float(kernel.time_s)
+    (step,) = exe.schedule.graph.kernels
+    offered = candidates_of(read_cone(step, alone), target)
+    return min(c.time_s for c in offered if "shifted" not in c.parameters)
 
 
 def test_elements_that_no_vector_holds_are_asked_for_one_by_one() -> None:
     # 423 x 9759 took 1.7 times what it was priced at as if it were read in vectors.
     assert _price(9759) > 1.5 * _price(9760)
     assert _price(9759, ask_s=0.0) < 1.2 * _price(9760, ask_s=0.0)
+
+
+def test_rows_that_begin_anywhere_are_read_in_vectors() -> None:
+    for columns in (9759, 9760):
+        (kernel,) = axe.compile(_norm, f"1024x{columns}:f16", f"{columns}:f16", target=h200).kernels
+        assert (kernel.parameters["vector"], "shifted" in kernel.parameters) == (8, columns == 9759)
 
 
 def test_weights_of_rows_are_read_once_by_a_unit() -> None:

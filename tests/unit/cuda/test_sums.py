@@ -150,3 +150,14 @@ def test_split_reductions_are_right(
     exe = axe.compile(lambda a: program(a, dims), spec, target=split)
     assert len(exe.kernels) > 1
     check(exe.interpret(x), wanted(x.astype(np.float64), dims), x.dtype)
+
+
+@pytest.mark.parametrize(("shape", "dims"), [((48, 1024, 511), (0, 1)), ((512, 50257), (0,))])
+def test_columns_of_rows_that_begin_anywhere_are_added_up_by_vectors(
+    shape: tuple[int, ...], dims: Dims
+) -> None:
+    """Eight rows are one that begins aligned: those of a kind are added first."""
+    exe = axe.compile(lambda a: xp.sum(a, axis=dims), axe.Spec(shape, "f16"), target="h200")
+    first, *others = exe.kernels
+    assert (first.parameters["vector"], len(others)) == (8, 1)
+    assert "shifted" not in first.parameters

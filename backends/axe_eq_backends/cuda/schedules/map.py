@@ -57,6 +57,7 @@ def elementwise(
     warps: int = WARPS,
     wide: int | None = None,
     vectors: int | None = None,
+    shifted: bool = False,
 ) -> ir.Kernel:
     """The kernel that computes every output's cell over the operands at every index.
 
@@ -68,6 +69,7 @@ def elementwise(
         warps: of one CTA.
         wide: elements of a vector; by default as many as rows of results allow.
         vectors: of a thread and operand; by default, as `wide`, what is best of those that fit.
+        shifted: rows begin anywhere, and vectors where memory is aligned for them.
     """
     shape, fused = spread(shape, [*operands, *(o for o, _ in outputs)])
     ins, outs = fused[: len(operands)], fused[len(operands) :]
@@ -77,9 +79,9 @@ def elementwise(
             held //= 2
         wide = min(vector(fused), run_vector(outs, len(shape) - 1), held)
         vectors = held // wide
-    tile, layout = tiled(shape, fused, warps, wide, vectors)
+    tile, layout = tiled(shape, fused, warps, wide, vectors, shifted)
     k = ThreadBuilder(name, warps)
-    space = Space(k, shape, ins, outs)
+    space = Space(k, shape, ins, outs, wide if shifted else 0)
     index = k.reg("index", "i32", tile, layout)
     with k.tiles(space.tiles(tile), persistent=False) as number:
         begin = space.begin(number, tile)
@@ -100,7 +102,12 @@ def spread(
 
 
 def tiled(
-    shape: Sequence[int], tensors: Sequence[Operand], warps: int, wide: int, vectors: int
+    shape: Sequence[int],
+    tensors: Sequence[Operand],
+    warps: int,
+    wide: int,
+    vectors: int,
+    shifted: bool = False,
 ) -> tuple[tuple[int, ...], Layout]:
     """A tile, and its registers: vectors of neighbouring threads follow each other.
 
@@ -122,7 +129,7 @@ def tiled(
         ]  # fmt: skip
         return (vectors * deep, rows, across * wide), Layout([i for i in shard if i[0] != 1])
     again = any(o.varies(last) and not o.varies(last - 1) for o in tensors)
-    in_rows = down > 1 or (again and shape[-2] >= vectors)
+    in_rows = down > 1 or (again and shape[-2] >= vectors and not shifted)
     repeats = (vectors, 1) if in_rows else (1, vectors)
     tile = (repeats[0] * down, repeats[1] * across * wide)
     return tile, thread_layout((repeats[0], down), (repeats[1], across), wide)

@@ -11,12 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, renumber, replaced, used
+from axe_eq.kernel.cells import Apply, Cell, apply, arg, renumber, replaced, used
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, neutral_fill, unit_of
+from axe_eq_backends.cuda.schedules.tails import (
+    Problem,
+    Reduction,
+    neutral_fill,
+    unit_of,
+    within,
+)  # fmt: skip
 from axe_eq_backends.cuda.schedules.tensors import Operand, Space, run_vector, thread_layout
 
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
@@ -27,7 +33,12 @@ OTHER_REGISTERS, FEW_REGISTERS, MANY = 20, 22, 32
 
 
 def reduce_rows(
-    problem: Problem, across: int, name: str = "rows", wide: int | None = None, resident: int = 0
+    problem: Problem,
+    across: int,
+    name: str = "rows",
+    wide: int | None = None,
+    resident: int = 0,
+    shifted: bool = False,
 ) -> ir.Kernel:
     """The kernel.
 
@@ -37,6 +48,7 @@ def reduce_rows(
         name: of the kernel.
         wide: elements of a vector; by default as many as tensors are aligned for.
         resident: CTAs that an SM's registers are divided among.
+        shifted: rows, one of a CTA, begin anywhere, and vectors where memory is aligned for them.
 
     Raises:
         ScheduleError: a row does not fit in the registers of its threads.
@@ -44,7 +56,7 @@ def reduce_rows(
     if wide is None:
         wide = run_vector([*problem.operands, *problem.stored], len(problem.shape) - 1)
     k = ThreadBuilder(name, warps_of(across), resident=resident)
-    return _Writer(k, problem, across, wide).write()
+    return _Writer(k, problem, across, wide, shifted).write()
 
 
 def vectors_of(columns: int, wide: int, across: int) -> int:
@@ -99,10 +111,12 @@ def warps_of(across: int) -> int:
 
 
 class _Writer:
-    def __init__(self, k: ThreadBuilder, problem: Problem, across: int, wide: int) -> None:
+    def __init__(
+        self, k: ThreadBuilder, problem: Problem, across: int, wide: int, shifted: bool
+    ) -> None:
         self.p, self.operands, self.reductions = problem, problem.operands, problem.reductions
-        self.across, self.shape = across, problem.shape
-        repeats = vectors_of(self.shape[-1], wide, across)
+        self.across, self.shape, self.shifted = across, problem.shape, wide if shifted else 0
+        repeats = vectors_of(self.shape[-1] + max(0, self.shifted - 1), wide, across)
         self.warps = warps_of(across)
         need = registers_of(problem)[0](repeats * wide)
         room = min(REGISTERS // (self.warps * WARP), MOST_REGISTERS)
@@ -121,7 +135,7 @@ class _Writer:
 
     def write(self) -> ir.Kernel:
         k, tile = self.k, self.tile
-        self.space = Space(k, self.shape, self.operands, self.p.stored)
+        self.space = Space(k, self.shape, self.operands, self.p.stored, self.shifted)
         self.like = k.reg("like", "f32", tile, self.layout)
         self.dtypes = self.p.dtypes[len(self.operands) :]
         found = neutral_fill(self.operands, self.reductions)
@@ -143,7 +157,7 @@ class _Writer:
 
     def _work(self, begin: list[Int]) -> None:
         """Reductions and results of one tile."""
-        late, mask = self._late(), self._mask()
+        late, mask = self._late(), self._mask(begin[-1])
         loaded: dict[int, ir.View] = {}
         for n, o in self._numbered:
             loaded[n] = self.like.all if n in late else self._load(o, begin, loaded)
@@ -167,12 +181,12 @@ class _Writer:
         rows = range(len(self.shape) - 1)
         return [n for n, o in self._numbered if n not in early and not any(map(o.varies, rows))]
 
-    def _mask(self) -> ir.View | None:
-        """Column numbers, where what lies past a row is not proved to change nothing."""
+    def _mask(self, begin: Int) -> ir.View | None:
+        """Column numbers, where what lies outside a row is not proved to change nothing."""
         if self.tile[1] == self.shape[-1] or self.filled:
             return None
         columns = self.k.reg_reduced("column", "i32", self.like.all, [0])
-        self.k.index(columns.all, 1)
+        self.k.index(columns.all, 1, begin)
         return columns.all
 
     def _reduce(
@@ -182,7 +196,7 @@ class _Writer:
         cell, ins = self._reusing(reduction.cell, values)
         if mask is not None:
             unit = unit_of(reduction.monoid, dtype)
-            inside = apply("lt", arg(len(ins)), Constant(self.shape[-1]))
+            inside = within(arg(len(ins)), self.shape[-1], bool(self.shifted))
             cell = apply("where", inside, cell, unit)
             ins.append(mask)
         part = k.reg_like(f"part{step}", dtype, self.like.all)

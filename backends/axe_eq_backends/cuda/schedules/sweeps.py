@@ -24,7 +24,7 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, unit_of
+from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, unit_of, within
 from axe_eq_backends.cuda.schedules.tensors import Operand, Space, begins, mapped, with_looks
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
@@ -41,6 +41,7 @@ class SweepTiling:
         wide: elements of a vector along the contiguous dim.
         threads: of the contiguous dim; the rest lie along the other.
         vectors: tiles of a chunk along the reduced dim: their reads are on their way together.
+        shifted: rows, one of a CTA, begin anywhere, and vectors where memory is aligned for them.
     """
 
     warps: int
@@ -48,6 +49,7 @@ class SweepTiling:
     wide: int
     threads: int
     vectors: int
+    shifted: bool = False
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -68,9 +70,15 @@ class SweepTiling:
         """Rows of the last reduced dim that a chunk has, where one is less than its tiles."""
         return max(1, self.vectors // -(-last // self.tile[1]))
 
+    @property
+    def ahead(self) -> int:
+        """Elements that a chunk may begin before its row."""
+        return self.wide - 1 if self.shifted else 0
+
     def steps(self, reduced: Sequence[int]) -> int:
         """Chunks of a sweep over dims of these extents."""
         *slow, last = reduced
+        last += self.ahead
         count = -(-last // (self.tile[1] * self.vectors))
         return count * prod(slow[:-1]) * (-(-slow[-1] // self.several(last)) if slow else 1)
 
@@ -194,7 +202,9 @@ class _Writer:
 
     def write(self) -> ir.Kernel:
         k = self.k
-        self.space = Space(k, self.shape, self.operands, [o for o, _ in self.outputs])
+        outputs = [o for o, _ in self.outputs]
+        shifted = self.t.wide if self.t.shifted else 0
+        self.space = Space(k, self.shape, self.operands, outputs, shifted)
         self.like = k.reg("like", "f32", self.t.tile, self.t.layout)
         outer = self.shape[: self.n_kept - 1]
         counts = (*outer, ceil_div(self.shape[-2], self.t.tile[0]))
@@ -244,36 +254,45 @@ class _Writer:
     # -- chunks --
 
     def _chunks(self, begin: list[Int]) -> Iterator[list[list[Int]]]:
-        """Chunks of a sweep: the index where each of their tiles begins.
+        """Chunks of a sweep: the index where each of their tiles begins."""
+        for chunk in self._places(begin):
+            yield [self.space.aligned(at) for at in chunk]
+
+    def _places(self, begin: list[Int]) -> Iterator[list[list[Int]]]:
+        """The same where every row begins aligned.
 
         Whole chunks are a loop, and what is left is one more: only that one ends inside a tile.
         """
         k, size = self.k, self.t.tile[1]
-        reach = size * self.t.vectors
-        several = self.t.several(self.shape[-1])
+        reach, covered = size * self.t.vectors, self.shape[-1] + self.t.ahead
+        several = self.t.several(covered)
         with ExitStack() as stack:
             if several > 1 and self.loops:
                 *outer, inner = self.loops
                 slow = [stack.enter_context(k.range(self.shape[d], name="slow")) for d in outer]
                 for first, n in self._runs(self.shape[inner], several):
                     rows = [[*begin[:-1], *slow, first + r, begin[-1]] for r in range(n)]
-                    yield [[*row, at] for row in rows for at in range(0, self.shape[-1], size)]
+                    yield [[*row, at] for row in rows for at in range(0, covered, size)]
                 return
             slow = [stack.enter_context(k.range(self.shape[d], name="slow")) for d in self.loops]
             front = [*begin[:-1], *slow, begin[-1]]
-            for first, n in self._runs(self.shape[-1], reach):
+            for first, n in self._runs(self.shape[-1], reach, self.t.ahead):
                 yield [[*front, first + at] for at in range(0, n, size)]
 
-    def _runs(self, extent: int, most: int) -> Iterator[tuple[Int, int]]:
-        """Runs of a dim: where each begins, and how long it is; whole ones are a loop."""
+    def _runs(self, extent: int, most: int, ahead: int = 0) -> Iterator[tuple[Int, int]]:
+        """Runs of a dim: where each begins, and how long it is; whole ones are a loop.
+
+        They may begin up to `ahead` before the dim: the first one is then none of the loop.
+        """
         whole, rest = divmod(extent, most)
-        if whole == 1:
+        apart = min(whole, 1) if ahead or whole == 1 else 0
+        if apart:
             yield 0, most
-        elif whole:
-            with self.k.range(whole, name="chunk") as chunk:
-                yield self.k.let("at", chunk * most), most
-        if rest:
-            yield whole * most, rest
+        if whole > apart:
+            with self.k.range(whole - apart, name="chunk") as chunk:
+                yield self.k.let("at", (chunk + apart) * most), most
+        if rest + ahead:
+            yield whole * most, rest + ahead
 
     def _loads(self, chunk: list[list[Int]], numbers: set[int]) -> list[dict[int, ir.View]]:
         """Operands of every tile of a chunk: all reads begin before any value is used."""
@@ -310,11 +329,12 @@ class _Writer:
         self, cell: Cell, unit: float, values: Mapping[int, ir.View], at: Int
     ) -> tuple[Cell, Mapping[int, ir.View]]:
         """The cell with the unit outside the reduced dim, and its operands."""
-        last = bounds(at)[1]
-        if last is not None and last + self.t.tile[1] <= self.shape[-1]:
+        first, last = bounds(at)
+        begins = first is not None and first < 0
+        if not begins and last is not None and last + self.t.tile[1] <= self.shape[-1]:
             return cell, values
         position = len(self.dtypes)
-        inside = apply("lt", arg(position), Constant(self.shape[-1]))
+        inside = within(arg(position), self.shape[-1], begins)
         return apply("where", inside, cell, unit), {**values, position: self._positions(at)}
 
     def _positions(self, at: Int) -> ir.View:

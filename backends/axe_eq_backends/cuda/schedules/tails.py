@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import Cell, result_dtype, used
+from axe_eq.kernel.cells import Cell, Constant, apply, result_dtype, used
 from axe_eq.kernel.values import Values, anything, classes, exactly, possible
 from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.types import DTYPES
@@ -84,6 +84,12 @@ def unit_of(monoid: str, dtype: str) -> float:
         ends = np.iinfo(DTYPES[dtype].numpy)
         return int(ends.max if unit > 0 else ends.min)
     return unit
+
+
+def within(index: Cell, extent: int, begins: bool) -> Cell:
+    """The condition that an index is below an extent, and with `begins` at least 0."""
+    below = apply("lt", index, Constant(extent))
+    return apply("and", apply("ge", index, Constant(0)), below) if begins else below
 
 
 def neutral_fill(operands: Sequence[Operand], reductions: Sequence[Reduction]) -> float | None:

@@ -19,6 +19,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 
 VECTOR_BYTES = 16
+APART = "ldst.ld_global_apart"  # the instruction row that reads vectors that begin anywhere
 # Indices that one dim may have: tiles that hang over its end still count with 32 bits.
 MOST_INDICES, MOST_PARTS = 1 << 30, 1 << 10
 
@@ -180,7 +181,9 @@ def _continues(operands: Sequence[Operand], slow: int, fast: int, extent: int) -
 class Space:
     """An index space whose last two or three dims are tiled; slower dims are one tile each.
 
-    Declares the operands' tensors and gives the views of one tile.
+    Declares the operands' tensors and gives the views of one tile. With `shifted`, tiles are of one
+    row and begin where memory is aligned for vectors of so many elements: up to so many less one
+    before their row, so the first tile of a row and the last one hang over its ends.
     """
 
     def __init__(
@@ -189,8 +192,12 @@ class Space:
         shape: tuple[int, ...],
         operands: Sequence[Operand],
         outputs: Sequence[Operand],
+        shifted: int = 0,
     ) -> None:
-        self.k, self.shape = k, shape
+        self.k, self.shape, self.shifted = k, shape, shifted
+        self.ahead = max(0, shifted - 1)
+        read = [o for o in operands if not o.counts]
+        self.led = next((o for o in [*outputs, *read] if o.strides[-1] == 1), None)
         self.tensors: dict[str, tuple[Operand, ir.Buffer]] = {}
         names = {o.name for o in outputs}
         for o in [*operands, *outputs]:
@@ -205,13 +212,28 @@ class Space:
 
     def tiles(self, tile: tuple[int, ...]) -> Int:
         """Number of tiles."""
-        outer, inner = self.shape[: -len(tile)], self.shape[-len(tile) :]
+        shape = self._covered
+        outer, inner = shape[: -len(tile)], shape[-len(tile) :]
         return prod(outer) * prod(map(ceil_div, inner, tile))
 
     def begin(self, number: Int, tile: tuple[int, ...]) -> list[Int]:
         """First index of tile `number`, fastest dim first in the numbering."""
         sizes = (*[1] * (len(self.shape) - len(tile)), *tile)
-        return begins(self.k, number, [*map(ceil_div, self.shape, sizes)], sizes)
+        return self.aligned(begins(self.k, number, [*map(ceil_div, self._covered, sizes)], sizes))
+
+    @property
+    def _covered(self) -> tuple[int, ...]:
+        return (*self.shape[:-1], self.shape[-1] + self.ahead)
+
+    def aligned(self, begin: list[Int]) -> list[Int]:
+        """The index of a tile less what its row begins past an aligned element."""
+        o, wide = self.led, self.shifted
+        if o is None or not wide:
+            return begin
+        past: Int = o.offset % wide
+        for at, stride in zip(begin[:-1], o.strides[:-1], strict=True):
+            past = past + at % wide * (stride % wide)
+        return [*begin[:-1], begin[-1] - past % wide]
 
     def view(self, name: str, begin: Sequence[Int], tile: tuple[int, ...]) -> ir.View:
         """The tile's part of a tensor: its tiled dims, without the broadcast ones."""
@@ -252,7 +274,7 @@ class Space:
         source = self.view(operand.name, begin, tile)
         target = held[index]
         if not operand.looks:
-            self.k.copy(target, source, fill)
+            self.k.copy(target, source, fill, via=APART if self._begins_apart(operand) else "")
             return held
         first = len(source.buffer.shape) - len(operand.looks)
         at = [
@@ -261,6 +283,14 @@ class Space:
         ]
         self.k.gather(target, source, at, fill)
         return held
+
+    def _begins_apart(self, o: Operand) -> bool:
+        """Whether vectors of an operand are not aligned where those of a shifted space are."""
+        led, wide = self.led, self.shifted
+        if not wide or led is None or not o.strides[-1] or wide * DTYPES[o.dtype].itemsize <= 4:
+            return False
+        pairs = zip((*o.strides[:-1], o.offset), (*led.strides[:-1], led.offset), strict=True)
+        return any((a - b) % wide for a, b in pairs)
 
     def _look(
         self,
@@ -371,6 +401,17 @@ def run_vector(operands: Sequence[Operand], dim: int, n_bytes: int = VECTOR_BYTE
         aligned = gcd(max(1, n_bytes // size), *steps) if o.strides[dim] == 1 else 1
         found = min(found, aligned)
     return found if found < VECTOR_BYTES else 4
+
+
+def unaligned(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> int:
+    """Elements of a vector along the last dim for rows that begin anywhere; 0 where none has one.
+
+    Of tensors that are contiguous there or lack it, whose rows are not all aligned for it.
+    """
+    if not all(o.strides[-1] in (0, 1) for o in operands):
+        return 0
+    wide = vector(operands, n_bytes)
+    return wide if run_vector(operands, len(operands[0].strides) - 1, n_bytes) < wide else 0
 
 
 def widest(target: Target, operands: Sequence[Operand], dim: int) -> int:
