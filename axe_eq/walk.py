@@ -47,4 +47,6 @@ def in_order(
             else:
                 begun.add(thing)
                 stack.append((thing, True))
-                stack.extend((other, False) for other in reversed(below(thing)))
+                stack.extend(
+                    (other, False) for other in reversed(below(thing)) if other not in done
+                )
