@@ -43,15 +43,14 @@ def operations(cells: Iterable[Cell]) -> float:
 
 
 def floor_s(target: Target, n_bytes: float) -> float:
-    """Seconds that a kernel of so many bytes takes beside its launch and them: a read and a write.
+    """Seconds that a kernel takes beside its launch, its bytes and what its CTAs compute.
 
-    What is little lies in the cache that all units share, where another kernel wrote it. The second
-    latency is that of kernels with more than is on its way at once.
+    What is little has been asked for when the kernel before ends. The second latency is that of
+    kernels with more than is on its way at once.
     """
-    latency, l2 = target.memories[0].latency_s, target.limits["l2_bytes"]
-    little = n_bytes <= l2 * target.figure("little")
-    whole = min(1.0, n_bytes / (l2 * target.figure("on_its_way")))
-    return latency * (1.0 + whole) * (target.figure("l2_latency") if little else 1.0)
+    of_l2 = n_bytes / target.limits["l2_bytes"]
+    waits = (min(1.0, of_l2 / target.figure(name)) for name in ("little", "on_its_way"))
+    return target.memories[0].latency_s * sum(waits)
 
 
 def residents(target: Target, warps: int, registers: int) -> int:
@@ -105,14 +104,16 @@ class Tensors:
         parameters: Mapping[str, int],
         *,
         blocks: int,
+        warps: int,
+        resident: int,
         counts: Sequence[int],
         loss: float = 0.0,
         passes: Mapping[int, int] | None = None,
         waits: float = 0.0,
         reread: float = 0.0,
         padded: float = 1.0,
-        resident: int = 0,
-        chain: float = 0.0,
+        chain: float | None = None,
+        shared: float = 0.0,
         wide: int = 0,
         along: int = -1,
         lanes: int = LANES,
@@ -125,14 +126,17 @@ class Tensors:
             target: the machine.
             parameters: what it is written by.
             blocks: CTAs.
+            warps: of a CTA.
+            resident: CTAs that a unit holds.
             counts: tiles along every dim: what does not vary along one is read for each.
             loss: part of its time that other parameters would save.
             passes: how often operands are swept, by number; 1 where it does not say.
             waits: seconds that CTAs wait for each other, at least.
             reread: bytes that caches give beside those of tiles.
             padded: elements that threads compute, of one that is needed.
-            resident: CTAs that a unit holds; 0 where `waits` says how they follow each other.
-            chain: seconds of one CTA beside a read and a write, one after the other.
+            chain: seconds of one CTA beside a read and a write, one after the other; None where
+                `waits` says how CTAs follow each other.
+            shared: seconds of it in which no other CTA of a unit gets on.
             wide: elements along a dim that an instruction moves for each lane; 0 where
                 instructions are too few to count.
             along: that dim.
@@ -157,18 +161,20 @@ class Tensors:
         asks = (
             self._asked(counts, passes or {}, target, wide, along, lanes) * busiest if wide else 0.0
         )
-        floor = floor_s(target, self._once[0])
-        if resident:
+        begin = target.figure("begin_cta_s") * max(1.0, warps / target.figure("begin_warps"))
+        first = begin * min(blocks, units * resident) * target.figure("first_ctas")
+        floor = floor_s(target, self._once[0]) + first
+        if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
             follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
-            waits = max(waits, one * follow)
-        waits = max(waits, blocks * target.figure("begin_cta_s"))
+            waits = max(waits, one * follow, shared * blocks / units)
+        waits = max(waits, blocks * begin)
         power = target.figure("lanes_power")
         # These hide each other, but not whole.
         parts = memory, vector * busiest, waits, asks
         together = sum(part**power for part in parts) ** (1 / power)
-        time_s = target.launch_s + floor + chain + together * (1.0 + loss)
+        time_s = target.launch_s + floor + (chain or 0.0) + together * (1.0 + loss)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks), "latency_s": floor,

@@ -152,6 +152,7 @@ class Maps:
                     target, parameters,
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
+                    warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
                     chain=chained(target, held, flops), wide=wide, phases=False,
                 )
@@ -199,7 +200,8 @@ class Turns:
                     {"turn_reading": reading, "turn_writing": writing, "turn_lanes": lanes,
                      "vector": side},
                     blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
-                    resident=residents(target, n_warps, taken), loss=loss, waits=one_by_one,
+                    warps=n_warps, resident=residents(target, n_warps, taken), loss=loss,
+                    waits=one_by_one,
                 )
             )  # fmt: skip
         return found

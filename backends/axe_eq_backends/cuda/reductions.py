@@ -336,7 +336,7 @@ class Rows:
                     ),
                     blocks=prod(counts), counts=counts,
                     reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
-                    resident=residents(target, warps, taken(held)),
+                    warps=warps, resident=residents(target, warps, taken(held)),
                     chain=chained(target, held, own) + exchanges * exchanging(target, threads),
                     wide=vector, lanes=min(threads, WARP),
                 )
@@ -432,9 +432,9 @@ class Sweeps:
         missed = min(1.0, max(0.0, beyond / target.figure("swept_beyond_cache")))
         loss = self._short(tiling) + SWEPT + target.figure("swept_apart") * missed
         said = partial(
-            self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
-            passes=passes, padded=padded, loss=loss, missed=missed,
-            wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
+            self.tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
+            resident=resident, counts=counts, passes=passes, padded=padded, loss=loss,
+            missed=missed, wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
             lanes=min(tiling.threads, WARP),
         )  # fmt: skip
         if steps == 1:  # as rows in registers
@@ -442,7 +442,7 @@ class Sweeps:
             chain = chained(target, tiling.vectors * tiling.wide, own)
             sharing = tiling.threads if self.fast else WARP * tiling.warps
             chain += len(p.reductions) * exchanging(target, sharing)
-            return said(resident=resident, chain=chain)
+            return said(chain=chain, shared=tiling.warps * target.figure("merge_warp_s"))
         waves = -(-blocks // (target.n_units * resident))
         return said(waits=waves * (steps * sweeps * chunk + ends))
 

@@ -54,6 +54,7 @@ def register_rows(target: Target, summary: Summary) -> list[Instr]:
 
 
 OF_OTHERS = 64  # registers of a thread beside sums and factors
+WHOLE = 4  # CTAs of a unit, at most, of which the busiest runs whole ones
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ def _paced(summary: Summary, target: Target, columns: Columns, row: Instr, rate:
     held = _resident(summary, target, columns)
     of_unit = blocks(summary, columns) / target.n_units
     at_once = np.where(of_unit > held / 2, held, np.ceil(of_unit))
-    run = np.where(of_unit <= held, at_once, of_unit + 0.25)  # the last ones are not all full
+    whole = np.where(of_unit <= held, at_once, np.ceil(of_unit))
+    run = np.where(of_unit <= np.maximum(held, WHOLE), whole, of_unit + 0.25)
     steps = np.ceil(summary.extent("k") / k)
     # Of one element below a word each, a thread's reads are one after the other.
     threads = chosen["warps"] * WARP

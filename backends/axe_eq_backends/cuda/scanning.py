@@ -104,7 +104,8 @@ class Scanned:
             counts[scanned] = -(-extent // tiling.scanned)
             counts[beside] = -(-other // tiling.other)
             blocks = outer * counts[beside]
-            at_once = target.n_units * max(1, UNIT_THREADS // (tiling.warps * WARP))
+            resident = max(1, UNIT_THREADS // (tiling.warps * WARP))
+            turns = counts[scanned] * -(-blocks // (target.n_units * resident))
             found.append(
                 t.candidate(
                     target,
@@ -112,8 +113,8 @@ class Scanned:
                         "scan_along": along, "scan_across": tiling.across, "scan_held": held,
                         "vector": tiling.wide,
                     },
-                    blocks=blocks, counts=counts,
-                    waits=_step_s(target, tiling) * counts[scanned] * -(-blocks // at_once),
+                    blocks=blocks, warps=tiling.warps, resident=resident, counts=counts,
+                    waits=_step_s(target, tiling) * turns,
                 )
             )  # fmt: skip
         return found

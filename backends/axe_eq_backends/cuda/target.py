@@ -111,11 +111,12 @@ _FIGURES = {
     # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
     # from it, so at least 2.1; 3 fits.
     "l2_over_memory": 3.0,
-    # Part of the L2 that a kernel of little leaves and finds there, and the L2's latency over that
-    # of memory: second stages of sums of 1 to 30 KB.
-    "little": 1 / 64,
-    "l2_latency": 0.36,
+    # Kernels on lanes (2026-11-27; 900 candidates of 180 drawn kernels and 128 whole programs,
+    # within 30 % for 95 % of those chosen). Parts of the L2: what has been asked for when the
+    # kernel before ends, and beyond which a kernel waits for memory once more.
+    "little": 1 / 220,
     "on_its_way": 0.27,
+    # The power of times that hide each other in part.
     "lanes_power": 4.5,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
     # to 24 KB, the most that was measured.
@@ -141,17 +142,22 @@ _FIGURES = {
     "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
     "operation_s": 1.3e-9,
-    "element_s": 0.004e-6,
-    # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
-    # threads, within 5 %.
+    "element_s": 0.003e-6,
+    # Seconds of a CTA beside what it computes, until the next one has begun in its place.
     "cta_s": 0.55e-6,
-    # Seconds between the beginnings of two CTAs, on all units.
+    # Seconds between the beginnings of two CTAs, on all units, of so many warps at most: 49,000 to
+    # 690,000 CTAs of one to four warps, within 2 %. The part of them that is exposed where those
+    # begin that are the first on their units.
     "begin_cta_s": 0.604e-9,
+    "begin_warps": 4.0,
+    "first_ctas": 0.1,
+    # Seconds of a unit, for every warp of a CTA that merges what its threads have swept.
+    "merge_warp_s": 0.05e-6,
     # Seconds in which the threads of a CTA exchange what they reduced, for each of its
     # warps more, and in which two lanes do.
     "exchange_s": 0.01e-6,
-    "exchange_warp_s": 0.035e-6,
-    "shuffle_s": 0.02e-6,
+    "exchange_warp_s": 0.016e-6,
+    "shuffle_s": 0.007e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
     # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
     # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
@@ -160,8 +166,8 @@ _FIGURES = {
     "swept_apart": 0.25,
     # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
     # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.42e-6,
-    "scan_warp_s": 0.025e-6,
+    "scan_step_s": 0.32e-6,
+    "scan_warp_s": 0.027e-6,
     "scan_held_s": 0.15e-6,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
@@ -233,7 +239,7 @@ _FIGURES = {
     "along_s": 148e-12,
     "fragment_read_s": 34e-12,
     "depth_s": 2.1e-9,
-    "lone": 0.35,
+    "lone": 0.42,
     # A thread's reads of one element below a word, one after the other: f16 of 732 x 257 x 2691.
     "read_one_s": 55e-9,
     # What products in registers take beside their steps.

@@ -160,12 +160,12 @@ def test_tilings_that_cannot_be_split_are_refused() -> None:
 
 
 def test_few_rows_are_multiplied_by_ctas_that_share_steps() -> None:
-    """No second kernel: 4 rows had one for the sum of parts."""
+    """No second kernel: 16 rows had one for the sum of parts."""
 
     def product(x: Any, w: Any) -> Any:
         return x @ w.T
 
-    specs = axe.Spec((4, 10496), "f16"), axe.Spec((1728, 10496), "f16")
+    specs = axe.Spec((16, 10496), "f16"), axe.Spec((1728, 10496), "f16")
     (kernel,) = axe.compile(product, *specs, target="h200").kernels
     assert kernel.parameters["split"] > 1
     alone = h200.replace(choices={**h200.choices, "product_split": (1,)})
