@@ -510,9 +510,7 @@ def _named(name: object, known: Mapping[str, Pack]) -> Pack:
 
 
 def reference(pack: Pack) -> str:
-    """A text by which another process finds a pack: its name, or "module:attribute".
-
-    `by_reference` reads it.
+    """What another process finds a pack by (`by_reference`): its name, or "module:attribute".
 
     Raises:
         PackError: it is neither installed nor a module's attribute.

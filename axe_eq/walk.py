@@ -18,18 +18,35 @@ def reached(roots: Iterable[Thing], below: Callable[[Thing], Sequence[Thing]]) -
 
     Args:
         roots: where to begin.
-        below: what something waits for, the first first.
+        below: what something waits for, the first first; nothing waits for itself.
     """
-    done: set[Thing] = set()
+    return (thing for thing in in_order(roots, below) if thing is not None)
+
+
+def in_order(
+    roots: Iterable[Thing], below: Callable[[Thing], Sequence[Thing]]
+) -> Iterator[Thing | None]:
+    """As `reached`; the last one is None where something waits for itself.
+
+    >>> list(in_order(["ab"], lambda word: ["ab"]))
+    [None]
+    """
+    done, begun = set[Thing](), set[Thing]()
     for root in roots:
         stack = [(root, False)]
         while stack:
             thing, ready = stack.pop()
-            if thing in done:
-                continue
             if ready:
                 done.add(thing)
                 yield thing
+            elif thing in done:
                 continue
-            stack.append((thing, True))
-            stack.extend((other, False) for other in reversed(below(thing)) if other not in done)
+            elif thing in begun:
+                yield None
+                return
+            else:
+                begun.add(thing)
+                stack.append((thing, True))
+                stack.extend(
+                    (other, False) for other in reversed(below(thing)) if other not in done
+                )

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from axe_eq.errors import AxeError
 from axe_eq.mesh.pieces import FILL, Group, Piece, identity, is_read, joined, steps, through
 from axe_eq.program.ops import join_text, selector
-from axe_eq.program.signature import Affine, make, signature
+from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.terms import Op, Sel, op, operands, sel, type_of
 from axe_eq.program.types import value_type
 from axe_eq.rule.term import Term
+from axe_eq_rules import digits
 
 Ints = NDArray[np.int64]
 MOST_ENTRIES, MOST_RUNS, MOST_PIECES = 1 << 14, 64, 256
@@ -64,10 +65,6 @@ def movement(term: Term) -> Movement:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def _shape(term: Term) -> tuple[int, ...]:
-    return value_type(type_of(term)).shape
-
-
 def _pieces(
     term: Term, leaves: list[Term], known: dict[Term, tuple[Piece, ...]]
 ) -> Sequence[Piece]:
@@ -78,7 +75,7 @@ def _pieces(
     if own is None:
         if term not in leaves:
             leaves.append(term)
-        known[term] = (identity(leaves.index(term), _shape(term)),)
+        known[term] = (identity(leaves.index(term), digits.shape(term)),)
         return known[term]
     found: list[Piece] = []
     for piece in own:
@@ -162,7 +159,7 @@ class _Block:
 
 
 def _written(term: Term, pieces: Sequence[Piece], leaves: Sequence[Term]) -> Movement:
-    shape = _shape(term)
+    shape = digits.shape(term)
     read = [p for p in pieces if p.leaf >= 0]
     fills = {p.fill for p in pieces if p.leaf == FILL}
     if len({p.leaf for p in read}) != 1 or len(fills) > 1 or len(read) + len(fills) < 1:
@@ -170,7 +167,7 @@ def _written(term: Term, pieces: Sequence[Piece], leaves: Sequence[Term]) -> Mov
     if any(p.leaf < FILL for p in pieces):
         raise Unread  # what a selector makes
     leaf = leaves[read[0].leaf]
-    blocks = _blocks(pieces, shape, _shape(leaf))
+    blocks = _blocks(pieces, shape, digits.shape(leaf))
     if not fills and any((b.table < 0).any() for b in blocks):
         raise Unread
     return _as_view(term, leaf, blocks, next(iter(fills), 0.0))
@@ -259,12 +256,12 @@ def _table(
 
 def _as_view(term: Term, leaf: Term, blocks: Sequence[_Block], fill: float) -> Movement:
     """The view of a core that has these blocks."""
-    shape, rank = _shape(term), len(_shape(leaf))
+    shape, rank = digits.shape(term), len(digits.shape(leaf))
     reads: list[Affine] = [Affine(())] * rank
-    low, high = [0] * rank, [n - 1 for n in _shape(leaf)]
+    low, high = [0] * rank, [n - 1 for n in digits.shape(leaf)]
     rest: list[_Block] = []
     for block in blocks:
-        found = _affine(block, shape, _shape(leaf))
+        found = _affine(block, shape, digits.shape(leaf))
         if found is None:
             rest.append(block)
             continue
@@ -346,7 +343,7 @@ def _in_runs(core: Term, block: _Block, shape: tuple[int, ...], fill: float) -> 
     of = value_type(type_of(core))
     order = [*block.leaf_dims, *(d for d in range(of.rank) if d not in block.leaf_dims)]
     if order != sorted(order):
-        view = make([[_plain(order.index(d)) for d in range(of.rank)]], range(of.rank))
+        view = make([[plain(order.index(d)) for d in range(of.rank)]], range(of.rank))
         core = op(view.text, "id", core)
     if not block.leaf_dims:
         raise Unread
@@ -358,14 +355,14 @@ def _in_runs(core: Term, block: _Block, shape: tuple[int, ...], fill: float) -> 
     runs, best = min(((_runs(table.transpose(way)), way) for way in ways), key=lambda r: len(r[0]))
     if len(runs) > MOST_RUNS:
         raise Unread
-    rest = _shape(core)[1:]
+    rest = digits.shape(core)[1:]
     parts = []
     for start, step, length in runs:
         if start < 0:
             parts.append(sel(join_text("full", (length, *rest), fill, of.dtype)))
         else:
             own = join_text("slice", ((start, step, length), *[None] * len(rest)))
-            every = (start, step, length) == (0, 1, _shape(core)[0])
+            every = (start, step, length) == (0, 1, digits.shape(core)[0])
             parts.append(core if every else sel(own, core))
     terms = {
         block.dims[axis]: prod(extents[other] for other in best[n + 1 :])
@@ -373,10 +370,6 @@ def _in_runs(core: Term, block: _Block, shape: tuple[int, ...], fill: float) -> 
     }
     beside = sel(join_text("concat", 0), *parts) if len(parts) > 1 else parts[0]
     return beside, Affine.of(terms)
-
-
-def _plain(dim: int) -> Affine:
-    return Affine(((dim, 1),))
 
 
 def _step(values: Sequence[int]) -> int:

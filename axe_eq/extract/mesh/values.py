@@ -15,6 +15,7 @@ from axe_eq.program.signature import signature
 from axe_eq.program.terms import Op, Scan, Sel
 from axe_eq.program.types import ValueType
 from axe_eq.rule.term import Term
+from axe_eq.walk import in_order
 
 KINDS = {Op.name: "op", Sel.name: "sel", Scan.name: "scan"}
 
@@ -44,23 +45,12 @@ class Values:
     @cached_property
     def _order(self) -> list[int] | None:
         """Classes that are computed, operands first; None where one waits for itself."""
-        order: dict[int, None] = {}
-        open_: set[int] = set()
-        stack = [(c, False) for c in reversed(self.wanted)]
-        while stack:
-            at, ready = stack.pop()
-            if at in order:
-                continue
-            if ready:
-                order[at] = None
-                open_.discard(at)
-                continue
-            if at in open_:
+        order = list[int]()
+        for c in in_order(self.wanted, self._operands):
+            if c is None:
                 return None
-            open_.add(at)
-            stack.append((at, True))
-            stack += [(o, False) for o in reversed(self._operands(at))]
-        return list(order)
+            order.append(c)
+        return order
 
     def _operands(self, of: int) -> tuple[int, ...]:
         return () if of in self.inputs else self.rows[of][self.picks[of]].operands

@@ -15,6 +15,7 @@ from axe_eq.extract.read.order import admissible, ranks
 from axe_eq.program.ops import selector
 from axe_eq.program.terms import In, Sel, args
 from axe_eq.rule.term import Term
+from axe_eq.walk import reached
 
 
 def leave_out_circles(session: Session) -> None:
@@ -46,14 +47,8 @@ def _simplest(
     for row in rows:
         if max((rank[v] + 1 for v in row.operands), default=0) == rank[row.value]:
             best.setdefault(row.value, row)
-    needed, queue = set[int](), list(wanted)
-    while queue:
-        value = queue.pop()
-        if value not in needed:
-            needed.add(value)
-            queue += best[value].operands
     terms: dict[int, Term] = {}
-    for value in sorted(needed, key=rank.__getitem__):
+    for value in reached(wanted, lambda value: best[value].operands):
         terms[value] = _term(best[value], terms)
     return terms
 

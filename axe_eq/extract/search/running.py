@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from axe_eq.extract.search.selection import Mapped
+from axe_eq.walk import in_order
 
 TOLERANCE_S = 1e-15
 
@@ -135,21 +136,10 @@ class Running:
         if all(self._in_order(p) for p in trail.grown if p in self.live):
             return False
         self._places.clear()
-        open_, done = 1, 2
-        state: dict[int, int] = {}
-        stack = [p for p in trail.grown if p in self.live]
-        while stack:
-            placed = stack[-1]
-            if placed not in state and placed in self.live:
-                state[placed] = open_
-                leaves = self.live[placed].leaves
-                if any(state.get(leaf) == open_ for leaf in leaves):
-                    return True
-                stack.extend(leaf for leaf in leaves if leaf not in state)
-                continue
-            stack.pop()
-            state[placed] = done
-        return False
+        live = self.live
+        grown = (placed for placed in trail.grown if placed in live)
+        below = lambda placed: [p for p in live[placed].leaves if p in live]  # noqa: E731
+        return None in in_order(grown, below)
 
     def _in_order(self, placed: int) -> bool:
         place = self._places.get(placed, -1)

@@ -25,6 +25,7 @@ from axe_eq.extract.search.running import TOLERANCE_S, Running, Trail
 from axe_eq.extract.search.selection import Mapped, Selection
 from axe_eq.schedule.kept import PADDED, kept_layouts
 from axe_eq.schedule.terms import row_major
+from axe_eq.walk import in_order
 
 EXACT_VALUES = 12
 NEAR_VALUES = 5
@@ -265,23 +266,9 @@ class Search:
 
     def _walk(self) -> Iterator[Mapped | None]:
         """Kernels the outputs need, operands before users; None where they go in a circle."""
-        open_, done = 1, 2
-        state: dict[int, int] = {}
-        stack = sorted(self.roots, reverse=True)
-        while stack:
-            placed = stack[-1]
-            if state.get(placed) is None and placed not in self.inputs:
-                state[placed] = open_
-                leaves = sorted(self.kernel(placed).leaves, reverse=True)
-                if any(state.get(leaf) == open_ for leaf in leaves):
-                    yield None
-                    return
-                stack.extend(leaf for leaf in leaves if state.get(leaf) is None)
-                continue
-            stack.pop()
-            if state.get(placed) == open_:
-                state[placed] = done
-                yield self.kernels[placed]
+        below = lambda placed: sorted(self.kernel(placed).leaves - self.inputs)  # noqa: E731
+        for placed in in_order(sorted(self.roots), below):
+            yield None if placed is None else self.kernels[placed]
 
     def live(self) -> dict[int, Mapped]:
         """Kernels the outputs need, operands before users.

@@ -6,7 +6,7 @@ Source: Axe, sec. 2.2 (iters as extent over stride@axis), in the linear S/R/O sp
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -41,9 +41,11 @@ _LISTS = re.compile(
 _BYTE_MODES = {32: 1, 64: 2, 128: 3}  # bytes of a swizzled row -> bits XORed, above 16-byte units
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
+    """Iters of D ("S") or R ("R"), or an offset ("O"), which has one stride alone."""
+
     kind: str
-    extents: Extents
+    extents: Sequence[int]
     strides: Strides
 
 
@@ -70,14 +72,14 @@ class _Parts(Reader):
         *numbers, axis = items
         return _ByteMode(numbers[0], axis) if len(numbers) == 1 else Swizzle(axis, *numbers)
 
-    def shard(self, extents: Extents, strides: Strides) -> _Part:
-        return _Part("S", extents, strides)
+    def shard(self, extents: Extents, strides: Strides) -> Part:
+        return Part("S", extents, strides)
 
-    def replica(self, extents: Extents, strides: Strides) -> _Part:
-        return _Part("R", extents, strides)
+    def replica(self, extents: Extents, strides: Strides) -> Part:
+        return Part("R", extents, strides)
 
-    def offset(self, stride: tuple[int, str]) -> _Part:
-        return _Part("O", (), (stride,))
+    def offset(self, stride: tuple[int, str]) -> Part:
+        return Part("O", (), (stride,))
 
 
 def read(text: str, context: Context) -> Layout:
@@ -91,18 +93,13 @@ def read(text: str, context: Context) -> Layout:
             logical ones, or an impossible layout.
     """
     children = _printed(text) or parse("axe", text, _Parts())
-    parts = [item for item in children if isinstance(item, _Part)]
+    parts = [item for item in children if isinstance(item, Part)]
     modes = [item for item in children if isinstance(item, Swizzle | _ByteMode)]
     boxes = [item for item in children if isinstance(item, _Box)]
     swizzles = [_swizzle(text, mode, context.itemsize) for mode in modes]
     if sum(part.kind == "S" for part in parts) > 1:
         refuse("axe", text, "two S parts", "one S, then + R and + offsets")
-    offset: dict[str, int] = {}
-    for part in parts:
-        if part.kind == "O":
-            value, axis = part.strides[0]
-            offset[axis] = offset.get(axis, 0) + value
-    shard, replica = _iters(text, parts, "S"), _iters(text, parts, "R")
+    shard, replica, offset = summed("axe", text, parts)
     if boxes and boxes[0].order is not None:
         refuse("axe", text, f"order {boxes[0].order} of the first box", "the logical order there")
     box, padded, _ = boxes[0] if boxes else (None, None, None)
@@ -113,11 +110,11 @@ def read(text: str, context: Context) -> Layout:
     return fit("axe", text, layout, context.shape)
 
 
-def _printed(text: str) -> list[_Part] | None:
+def _printed(text: str) -> list[Part] | None:
     """The parts of a text that is as lists and offsets are printed; None of all others.
 
     >>> _printed("S[(8):(4@m)]")
-    [_Part(kind='S', extents=(8,), strides=((4, 'm'),))]
+    [Part(kind='S', extents=(8,), strides=((4, 'm'),))]
     """
     if len(text) > MAX_CHARS:
         return None
@@ -129,16 +126,27 @@ def _printed(text: str) -> list[_Part] | None:
         kind, extents, strides, offset = found.groups()
         pairs = (pair.split("@") for pair in (strides or offset).split(","))
         numbers = tuple(map(int, extents.split(","))) if extents else ()
-        parts.append(_Part(kind or "O", numbers, tuple((int(n), axis) for n, axis in pairs)))
+        parts.append(Part(kind or "O", numbers, tuple((int(n), axis) for n, axis in pairs)))
     return parts
 
 
-def _iters(text: str, parts: Sequence[_Part], kind: str) -> list[Iter]:
-    found: list[Iter] = []
-    for part in parts:
-        if part.kind == kind:
-            found += zip_iters("axe", text, part.extents, part.strides)
-    return found
+def summed(
+    notation: str, text: str, parts: Iterable[Part]
+) -> tuple[list[Iter], list[Iter], dict[str, int]]:
+    """The iters of D and of R that parts have together, and their offset.
+
+    Raises:
+        NotationError: a part with another number of strides than of extents.
+    """
+    iters: dict[str, list[Iter]] = {"S": [], "R": []}
+    offset: dict[str, int] = {}
+    for kind, extents, strides in parts:
+        if kind == "O":
+            ((value, axis),) = strides
+            offset[axis] = offset.get(axis, 0) + value
+        else:
+            iters[kind] += zip_iters(notation, text, extents, strides)
+    return iters["S"], iters["R"], offset
 
 
 def _swizzle(text: str, mode: Swizzle | _ByteMode, itemsize: int | None) -> Swizzle:

@@ -9,39 +9,45 @@ Source: Axe, sec. 2.2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from lark import Token, v_args
 
+from axe_eq.layout.notation.axe import Part, summed
 from axe_eq.layout.notation.common import without_box, without_swizzle
-from axe_eq.layout.notation.text import Context, Reader, build, fit, given, parse, refuse, zip_iters
+from axe_eq.layout.notation.text import Context, Reader, build, fit, given, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter
 from axe_eq.layout.value.layout import Layout
 
 Row = tuple[tuple[int, str | None], ...]
 
 
-class _Part(NamedTuple):
-    kind: str
-    extents: Row
-    strides: Row
-
-
 @v_args(inline=True)
 class _Parts(Reader):
     row = rows = staticmethod(given)
 
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
     def entry(self, number: int, axis: Token | None = None) -> tuple[int, str | None]:
         return number, None if axis is None else str(axis)
 
-    def shard(self, rows: tuple[Row, Row]) -> _Part:
-        return _Part("D", *rows)
+    def shard(self, rows: tuple[Row, Row]) -> Part:
+        return self._part("S", *rows)
 
-    def replica(self, rows: tuple[Row, Row]) -> _Part:
-        return _Part("R", *rows)
+    def replica(self, rows: tuple[Row, Row]) -> Part:
+        return self._part("R", *rows)
 
-    def offset(self, entry: tuple[int, str | None]) -> _Part:
-        return _Part("O", (), (entry,))
+    def offset(self, entry: tuple[int, str | None]) -> Part:
+        return self._part("O", (), (entry,))
+
+    def _part(self, kind: str, extents: Row, strides: Row) -> Part:
+        for extent, axis in extents:
+            if axis is not None:
+                wrong = f"{extent}@{axis} in the row of extents"
+                refuse("matrix", self.text, wrong, f"{extent}")
+        steps = tuple((stride, axis or DEFAULT_AXIS) for stride, axis in strides)
+        return Part(kind, [extent for extent, _ in extents], steps)
 
 
 def read(text: str, context: Context) -> Layout:
@@ -51,30 +57,12 @@ def read(text: str, context: Context) -> Layout:
         NotationError: bad grammar, rows of different lengths, more than one D, an axis on an
             extent, or an impossible layout.
     """
-    parts = parse("matrix", text, _Parts())
-    if sum(part.kind == "D" for part in parts) > 1:
+    parts = parse("matrix", text, _Parts(text))
+    if sum(part.kind == "S" for part in parts) > 1:
         refuse("matrix", text, "two D matrices in ()", "one, then + [R] and + offsets")
-    offset: dict[str, int] = {}
-    for part in parts:
-        if part.kind == "O":
-            value, axis = part.strides[0]
-            offset[axis or DEFAULT_AXIS] = offset.get(axis or DEFAULT_AXIS, 0) + value
-    shard, replica = _iters(text, parts, "D"), _iters(text, parts, "R")
+    shard, replica, offset = summed("matrix", text, parts)
     layout = build("matrix", text, lambda: Layout(shard, replica, offset))
     return fit("matrix", text, layout, context.shape)
-
-
-def _iters(text: str, parts: Sequence[_Part], kind: str) -> list[Iter]:
-    found: list[Iter] = []
-    for part in parts:
-        if part.kind != kind:
-            continue
-        for extent, axis in part.extents:
-            if axis is not None:
-                refuse("matrix", text, f"{extent}@{axis} in the row of extents", f"{extent}")
-        strides = [(stride, axis or DEFAULT_AXIS) for stride, axis in part.strides]
-        found += zip_iters("matrix", text, [extent for extent, _ in part.extents], strides)
-    return found
 
 
 def write(layout: Layout, context: Context) -> str:

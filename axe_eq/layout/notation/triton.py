@@ -21,7 +21,7 @@ from axe_eq.layout.notation.text import Context, build, refusal, refuse
 from axe_eq.layout.notation.triton_encodings import THREADS, Linear, linear_of
 from axe_eq.layout.notation.triton_text import Bases, Vector, understood
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.indexing import unflatten
+from axe_eq.layout.value.indexing import flatten, unflatten
 from axe_eq.layout.value.iters import Iter
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.swizzle import MAX_BIT, Swizzle
@@ -72,7 +72,7 @@ def _layout(text: str, linear: Linear) -> Layout:
     for dim, basis in linear.bases.items():
         if len(basis) > MAX_BIT:
             _refuse(text, f"{len(basis)} bits of {dim}", f"at most {MAX_BIT}")
-    columns = {dim: [_flat(vector, shape) for vector in linear.bases[dim]] for dim in linear.bases}
+    columns = {d: [flatten(v, shape) for v in basis] for d, basis in linear.bases.items()}
     _check_rows(text, columns, bits)
     places: dict[int, Iter] = {}
     replica: list[Iter] = []
@@ -100,13 +100,6 @@ def _layout(text: str, linear: Linear) -> Layout:
 def _padded(offset: int, padding: Sequence[tuple[int, int]]) -> int:
     """A power of two with the padding before it: sums of such offsets are padded by the sum."""
     return offset + sum(offset // interval * elements for interval, elements in padding)
-
-
-def _flat(vector: Vector, shape: Sequence[int]) -> int:
-    flat = 0
-    for entry, extent in zip(vector, shape, strict=True):
-        flat = flat * extent + entry
-    return flat
 
 
 def _check_rows(text: str, columns: dict[str, list[int]], bits: int) -> None:

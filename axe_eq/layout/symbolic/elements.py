@@ -22,13 +22,13 @@ from axe_eq.layout.symbolic.meaning import (
     Meaning,
     chosen_elements,
     factor_pairs,
-    flat,
     permuted_elements,
     scaled,
     spans_of,
     sums,
 )
 from axe_eq.layout.symbolic.shapes import read_spans
+from axe_eq.layout.value.indexing import flatten
 from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.rule.term import Symbol, Term, postorder
 
@@ -239,7 +239,7 @@ def _swizzled(e: _Elements, axis: str, bits: int, base: int, shift: int, of: Ter
 def _boxed(e: _Elements, box: Term, of: Term) -> Totals:
     dims = t.items_of(box, t.BoxDim)
     whole, padded = e.of(of), [extent for _, extent in dims]
-    return tuple(whole[flat(i, padded)] for i in product(*(range(n) for n, _ in dims)))
+    return tuple(whole[flatten(i, padded)] for i in product(*(range(n) for n, _ in dims)))
 
 
 _RULES: dict[Symbol, Callable[..., Totals]] = {

@@ -17,7 +17,15 @@ from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.normal.nested_boxes import check_order
 from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import parse
-from axe_eq.layout.symbolic.shapes import integers, read_perm, read_region, read_shape, read_spans
+from axe_eq.layout.symbolic.shapes import (
+    integers,
+    read_perm,
+    read_region,
+    read_shape,
+    read_spans,
+    shape_text,
+)
+from axe_eq.layout.value.indexing import flatten
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.rule.term import Symbol, Term, postorder
@@ -195,16 +203,8 @@ def _permuted(items: Sequence[Any], shape: Shape, perm: Sequence[int]) -> tuple[
         old = [0] * len(shape)
         for place, dim in enumerate(perm):
             old[dim] = index[place]
-        found.append(items[flat(old, shape)])
+        found.append(items[flatten(old, shape)])
     return tuple(found)
-
-
-def flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    """The row-major index of some digits."""
-    found = 0
-    for digit, extent in zip(index, shape, strict=True):
-        found = found * extent + digit
-    return found
 
 
 def _zip(m: Meaning, left: Any, right: Any) -> Any:
@@ -215,7 +215,7 @@ def _zip(m: Meaning, left: Any, right: Any) -> Any:
     both = tuple(extent for pair in zip(shape, other, strict=True) for extent in pair)
     found = []
     for index in product(*map(range, both)):
-        x, y = points[flat(index[::2], shape)], more[flat(index[1::2], other)]
+        x, y = points[flatten(index[::2], shape)], more[flatten(index[1::2], other)]
         found.append(_plus(x, y))
     return both, tuple(found)
 
@@ -226,7 +226,7 @@ def _chosen(shape: Shape, bounds: Sequence[tuple[int, int]]) -> list[int] | None
         return None
     if any(not 0 <= b < e <= extent for (b, e), extent in zip(bounds, shape, strict=True)):
         return None
-    return [flat(index, shape) for index in product(*(range(b, e) for b, e in bounds))]
+    return [flatten(index, shape) for index in product(*(range(b, e) for b, e in bounds))]
 
 
 def _region(m: Meaning, grid: Any, text: str) -> Any:
@@ -277,7 +277,7 @@ def _boxed(m: Meaning, box: tuple[Sequence[tuple[int, int]], str], of: Any) -> A
     order = check_order(text, len(dims)) if text else range(len(dims))
     incoming = [logical[list(order).index(dim)] for dim in range(len(dims))]
     places = product(*map(range, incoming))
-    return tuple(of[flat([place[dim] for dim in order], padded)] for place in places)
+    return tuple(of[flatten([place[dim] for dim in order], padded)] for place in places)
 
 
 def _any(m: Meaning, name: str, elements: str, bound: str) -> Any:
@@ -317,7 +317,7 @@ def factor_pairs(outer: Shape, inner: Shape) -> Iterable[tuple[int, int]]:
     """Indices of the two factors, for every element of their tile."""
     both = [extent for pair in zip(outer, inner, strict=True) for extent in pair]
     for index in product(*map(range, both)):
-        yield flat(index[::2], outer), flat(index[1::2], inner)
+        yield flatten(index[::2], outer), flatten(index[1::2], inner)
 
 
 def _sum(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
@@ -376,7 +376,7 @@ def _tile_of(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
     for (x, y), image in zip(factor_pairs(ratio, m.shape(other)), a, strict=True):
         if y == 0:
             found[x] = frozenset(map(outer, image))
-    return tuple(found) if _tile(m, found, _text(ratio), b, other) == a else None
+    return tuple(found) if _tile(m, found, shape_text(ratio), b, other) == a else None
 
 
 def _addend(m: Meaning, a: Any, shape: str, b: Any, other: str, *, left: bool) -> Any:
@@ -396,7 +396,7 @@ def _addend(m: Meaning, a: Any, shape: str, b: Any, other: str, *, left: bool) -
     for (x, y), image in zip(pairs, a, strict=True):
         if y == 0:
             found[x] = frozenset(_plus(point, first, -1) for point in image)
-    sides = (found, _text(ratio), b, other) if left else (b, other, found, _text(ratio))
+    sides = (found, shape_text(ratio), b, other) if left else (b, other, found, shape_text(ratio))
     return tuple(found) if _sum(m, *sides) == a else None
 
 
@@ -421,10 +421,6 @@ def _recovered(images: Sequence[Image]) -> Layout:
     if len({len(copies) for copies in table}) > 1:
         raise LayoutError("map", "has elements with different numbers of copies", "as many each")
     return recover(table, axes)
-
-
-def _text(shape: Shape) -> str:
-    return ",".join(map(str, shape))
 
 
 def _compose(m: Meaning, a: Any, b: Any) -> Any:
