@@ -162,3 +162,14 @@ def test_columns_of_rows_that_begin_anywhere_are_added_up_by_vectors(
     first, *others = exe.kernels
     assert (first.parameters["vector"], len(others)) == (8, 1)
     assert "shifted" not in first.parameters
+
+
+def test_what_lies_along_slower_dims_is_read_anew_in_every_row_of_a_chunk() -> None:
+    """It was read once where a chunk that stays in registers was all rows."""
+    exe = axe.compile(lambda x: xp.max(x[:, None] + x[None, :]), "4:i32", target="h200")
+    (step,), graph = exe.schedule.graph.kernels, exe.schedule.graph
+    x = np.array([-5, -7, 6, -6], np.int32)
+    for c in candidates_of(read_cone(step, alone), h200):
+        given = {step.reads[0].buffer: x}
+        made = run(replace(step, parameters=dict(c.parameters)), graph, h200, given)
+        assert made[graph.outputs[0]] == 12, c.parameters

@@ -242,6 +242,11 @@ class _Writer:
         """Whether an output keeps a reduced dim."""
         return any(out.strides[d] for d in self.loops) or bool(out.strides[-1])
 
+    def _sweeps_over(self, operand: Operand) -> bool:
+        """Whether tiles of a chunk read different values of an operand, or some of them none."""
+        dims = *self.loops, -1
+        return any(operand.varies(d) or operand.bound(d) is not None for d in dims)
+
     # -- what is computed when --
 
     def _reads(self, r: _Running) -> set[int]:
@@ -309,7 +314,7 @@ class _Writer:
             if n >= len(self.operands):
                 continue
             operand = self.operands[n]
-            key = n, tile if operand.varies(-1) else -1
+            key = n, tile if self._sweeps_over(operand) else -1
             if self.stays and key in self.held:
                 found[n] = self.held[key]
                 continue
