@@ -115,7 +115,9 @@ def check_graph(graph: ScheduleGraph, call: Call, constants: Mapping[str, Any]) 
     for name, node in values(graph, nodes).items():
         if str(node.type) != graph.buffers[name].type:
             raise _wrong(f"its buffer {name!r}", f"{graph.buffers[name].type} for {node.type}")
-    if set(graph.outputs) - set(graph.buffers) or len(graph.views) not in (0, len(graph.outputs)):
+    n_outputs = len(_leaves(call.structure))
+    missing = set(graph.outputs) - set(graph.buffers)
+    if missing or len(graph.outputs) != n_outputs or len(graph.views) not in (0, n_outputs):
         raise _wrong("its outputs", said(graph.outputs))
 
 

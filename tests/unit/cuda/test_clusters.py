@@ -530,7 +530,11 @@ CHOSEN: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], in
 
 def _sharing(columns: int, *cluster: int) -> Target:
     """A machine of tiles of 128 rows and so many columns, in clusters."""
-    sizes = {"product_rows": (128,), "product_cols": (columns,), "product_stages": (3,)}
+    sizes: dict[str, tuple[int, ...]] = {
+        "product_rows": (128,),
+        "product_cols": (columns,),
+        "product_stages": (3,),
+    }
     sizes |= {"product_waves": (), "product_cluster": cluster}
     return h200.replace(choices={**h200.choices, **sizes})
 

@@ -81,13 +81,16 @@ def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int]
         if _contained(r.cell, cells[n + 1 :])
     }
     words = sum(kept.values())
+    # A cell that is neither an operand nor kept is held while it is reduced.
+    parted = any(isinstance(r.cell, Apply) and r.cell not in kept for r in reductions)
     read = [(DTYPES[o.dtype].itemsize, o.varies(-1)) for o in operands]
 
     def loaded(held: int) -> int:
         return sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
 
     def enough(held: int) -> int:
-        return loaded(held) + held * words + max(0, held - MANY) + OTHER_REGISTERS
+        others = max(max(0, held - MANY) + OTHER_REGISTERS, held * parted + len(reductions))
+        return loaded(held) + held * words + others
 
     def taken(held: int) -> int:
         return max(loaded(held), held * min(words, 1)) + FEW_REGISTERS
