@@ -460,8 +460,7 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     chosen = list(switches().packs or known) if names is None else name_list("packs", names)
     left_out = [*name_list("without", without), *switches().without]
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
-    if left_out:
-        _check_without(left_out, found)
+    _check_without(left_out, found)
     _check_families(found, {*known.values(), *found})
     return [p for p in found if p.name not in left_out]
 
@@ -560,10 +559,11 @@ def _check_without(dropped: Sequence[object], found: Sequence[Pack]) -> None:
     if not dropped:  # most programs: to know all names imports the laws of proofs
         return
     laws = {key for p in found for n in p.laws for key in (n, f"{p.name}/{n}")}
+    known = laws | {p.name for p in found} | set(installed())
     for name in dropped:
         if not isinstance(name, str):
             raise PackError(f"without {name!r}", "is no name", "names of laws and packs")
-        if name not in (known := laws | {p.name for p in found} | set(installed())):
+        if name not in known:
             bare = {key.rpartition("/")[2] for key in known}
             near = get_close_matches(name.rpartition("/")[2], sorted(bare), 3, ALIKE)
             raise PackError(

@@ -11,10 +11,8 @@ who searches (`worker`), and the stages' own parts (`saturation`, `rounds`).
 
 from __future__ import annotations
 
-import gc
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -46,7 +44,7 @@ from axe_eq.pipeline.requests import (
 from axe_eq.pipeline.rounds import (
     Built,
     Choices,
-    Known,
+    Shared,
     build_notes,
     build_program,
     compare_kernels,
@@ -59,7 +57,7 @@ from axe_eq.pipeline.rounds import (
 from axe_eq.pipeline.saturation import matches_text, saturate_program, saturation_notes
 from axe_eq.pipeline.tuning import check_tuning
 from axe_eq.pipeline.tuning import tune as tune_program
-from axe_eq.pipeline.worker import choose_limited
+from axe_eq.pipeline.worker import choose_limited, collector_paused
 from axe_eq.program.node import Node, Program
 from axe_eq.program.show import value_names
 from axe_eq.program.terms import decode, encode
@@ -152,23 +150,7 @@ def choose_stored(text: str) -> str:
     return json.dumps(as_answer(exe) | {"explanation": exe.explain()})
 
 
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No look for cyclic garbage inside.
-
-    What a search makes is nearly all alive: looking at it took a tenth of the time, in pauses of up
-    to 0.2 s, and compiling needs no more memory without.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-@_collector_paused()
+@collector_paused()
 def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
     """The stages from saturate on."""
     if job.mesh is not None:
@@ -177,7 +159,7 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
 
 
 def _choose_on_one(
-    job: Job, terms: Mapping[Node, Term], report: Report, shared: Known | None = None
+    job: Job, terms: Mapping[Node, Term], report: Report, shared: Shared | None = None
 ) -> tuple[ScheduleGraph, Report, Mapping[str, int], Extracted]:
     """The stages from saturate on, for one device.
 
@@ -187,7 +169,7 @@ def _choose_on_one(
                       job.program, terms, job.packs, job.without, numerics=job.numerics,
                       kinds=job.target.kept),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
-    known = Known(job.pricer()) if shared is None else shared
+    known = Shared(job.pricer()) if shared is None else shared
     choices = read_choices(job.program, terms, graph, job.target, job.packs, known)
     for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
         found, built = _round(number, job, choices, report)
@@ -229,12 +211,12 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     problem = cuts_problem(program, text, job.target, job.numerics, job.objective, mesh.links)
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
-    local = partial(_local, job, Known(job.pricer()))
+    local = partial(_local, job, Shared(job.pricer()))
     plans = Plans(job.target, value_names(program), inputs, local, report)
     return job.executable(plans.choose(problem, values).graph, report, graph.matches, plans)
 
 
-def _local(job: Job, known: Known, program: Program) -> Local:
+def _local(job: Job, known: Shared, program: Program) -> Local:
     """The schedule of what every device of a mesh computes on its own parts."""
     own = replace(job, program=program, mesh=None, objective=TIME)
     schedule, _, _, found = _choose_on_one(own, encode(program.outputs), Report(), known)

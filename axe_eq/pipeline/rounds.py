@@ -81,7 +81,7 @@ class Choices:
 
 
 @dataclass(frozen=True)
-class Known:
+class Shared:
     """What holds of any program on a target: the programs of a mesh's devices share it.
 
     Attributes:
@@ -107,7 +107,7 @@ def read_choices(
     graph: Saturated,
     target: Target,
     used: Sequence[Pack],
-    known: Known,
+    known: Shared,
 ) -> Choices:
     """Read the e-graph, less what the target cannot write."""
     # Laws may have made several values one: the first keeps its name.

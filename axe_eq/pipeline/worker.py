@@ -1,8 +1,11 @@
-"""A search in a process of its own, which ends at the limits that the switches set."""
+"""How a search runs: without looks for garbage, or in a process that ends at the limits set."""
 
 from __future__ import annotations
 
+import gc
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from axe_eq.debug import Report, StageRecord, progress, stage, switches
 from axe_eq.egraph.worker import run_limited
@@ -30,3 +33,19 @@ def choose_limited(job: Job, work: str, report: Report) -> Executable:
     )), report=report, describe=lambda answer: answer["explanation"])  # fmt: skip
     report.stages += [StageRecord(**s | {"depth": s["depth"] + 1}) for s in found["stages"]]
     return from_answer(found, job, report)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """No look for cyclic garbage inside.
+
+    What a search makes is nearly all alive: looking at it took a tenth of the time, in pauses of up
+    to 0.2 s, and compiling needs no more memory without.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

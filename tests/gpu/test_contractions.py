@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.lower.own import Lowered
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import image
@@ -21,7 +22,7 @@ from axe_eq_backends.cuda.launch import Loaded
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda import test_contractions as unit
-from tests.unit.cuda.whole import lowered
+from tests.unit.cuda.whole import Whole, lowered
 
 pytestmark = pytest.mark.gpu
 
@@ -71,28 +72,29 @@ def run(built: image.Image, kernel: Lowered, flat: dict[str, Any], memory: Memor
     memory.free()
 
 
+def _check(w: Whole, planned: Planned, memory: Memory) -> None:
+    """Run a whole kernel and compare with what it is expected to write."""
+    flat = w.flat()
+    run(image.build(planned), w.lowered, flat, memory)
+    w.check(flat, unit.tolerance(w))
+
+
 @pytest.mark.parametrize("name", unit.ALL)
 def test_the_device_gives_the_expected_values(name: str, memory: Memory) -> None:
     w = unit.case(name)
-    flat = w.flat()
-    run(image.build(unit.planned(name)), w.lowered, flat, memory)
-    w.check(flat, unit.tolerance(w))
+    _check(w, unit.planned(name), memory)
 
 
 @pytest.mark.parametrize("name", unit.TURNED)
 def test_columns_of_tiles_may_be_rows(name: str, memory: Memory) -> None:
     w = unit.turned(name)
-    flat = w.flat()
-    run(image.build(plan(w.lowered.kernel, h200)), w.lowered, flat, memory)
-    w.check(flat, unit.tolerance(w))
+    _check(w, plan(w.lowered.kernel, h200), memory)
 
 
 @pytest.mark.parametrize("dtype", unit.IN_PARTS)
 def test_results_in_parts(dtype: str, memory: Memory) -> None:
     w = unit.in_parts(dtype)
-    flat = w.flat()
-    run(image.build(plan(w.lowered.kernel, h200)), w.lowered, flat, memory)
-    w.check(flat, unit.tolerance(w))
+    _check(w, plan(w.lowered.kernel, h200), memory)
 
 
 def test_ragged_extents(memory: Memory, full: bool) -> None:

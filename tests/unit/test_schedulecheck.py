@@ -30,7 +30,7 @@ from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
 from axe_eq.schedulecheck import SAMPLES, Preferred, ScheduleReport, check_schedules
 from axe_eq.target import Target
-from axe_eq_backends.cuda.emitter import CudaInterpreter
+from axe_eq_backends.cuda.interpret import CudaInterpreter
 from axe_eq_backends.cuda.target import h200
 
 TILE = 64

@@ -76,6 +76,7 @@ class Known:
 NOTHING: Mapping[Way, str] = MappingProxyType({})
 INFINITE = float("inf")
 MOST_OTHERS = 3
+A_SCAN = "a scan"
 
 
 class Pricer:
@@ -128,8 +129,8 @@ class Pricer:
 
     def _why_not(self, schedule: Schedule, reductions: Reductions) -> str | None:
         """Why a schedule takes no cone with these; None where it may, or does not say."""
-        if reductions.scans and not getattr(schedule, "scans", False):
-            return f"{schedule.name}: a scan"
+        if _is_deaf(schedule, reductions):
+            return f"{schedule.name}: {A_SCAN}"
         if not hasattr(schedule, "refuse_reductions"):
             return None
         reason = self._asked(schedule, "refuse_reductions", reductions)
@@ -170,22 +171,13 @@ class Pricer:
         """
         found: list[Price] = []
         for schedule in self.schedules:
-            deaf = summary.scans and not getattr(schedule, "scans", False)
-            if deaf or self._asked(schedule, "refuse", summary) is not None:
+            if self._refusal(schedule, summary) is not None:
                 continue
             if schedule.name in self._readers:
                 read = self._asked_for(schedule, cone())
                 ways = () if isinstance(read, str) else read
-                found += (
-                    Price(
-                        c.time_s,
-                        schedule.name,
-                        "",
-                        tuple(c.parameters.items()),
-                        tuple(c.costs.items()),
-                    )
-                    for c in ways
-                )
+                found += (Price(c.time_s, *_way(schedule.name, c), tuple(c.costs.items()))
+                          for c in ways)  # fmt: skip
             else:
                 table = self._table(schedule, summary)
                 left = np.nonzero(np.isfinite(table.time_s))[0].tolist()
@@ -194,6 +186,13 @@ class Pricer:
         for price in sorted(found, key=_seconds):
             cheapest.setdefault(price.way, price)
         return list(cheapest.values())
+
+    def _refusal(self, schedule: Schedule, summary: Summary) -> str | None:
+        """Why a schedule takes no cone of these figures; None where it may."""
+        if _is_deaf(schedule, summary):
+            return A_SCAN
+        reason: str | None = self._asked(schedule, "refuse", summary)
+        return reason
 
     def _by_figures(
         self, summary: Summary, ruled: Mapping[Way, str]
@@ -205,10 +204,7 @@ class Pricer:
         reasons: dict[str, int] = Counter(f"{name}: {why}" for (name, *_), why in ruled.items())
         found: list[Price] = []
         for schedule in self.schedules:
-            if summary.scans and not getattr(schedule, "scans", False):
-                reasons[f"{schedule.name}: a scan"] = 1
-                continue
-            reason = self._asked(schedule, "refuse", summary)
+            reason = self._refusal(schedule, summary)
             if reason is not None:
                 reasons[f"{schedule.name}: {reason}"] = 1
                 continue
@@ -235,8 +231,7 @@ class Pricer:
         if isinstance(found, str):
             reasons[f"{name}: {found}"] = 1
             return None
-        ways = ((name, "", tuple(c.parameters.items())) for c in found)
-        left = [(way, c) for way, c in zip(ways, found, strict=True) if way not in ruled]
+        left = [(way, c) for c in found if (way := _way(name, c)) not in ruled]
         if not left:
             return None
         (way, best), *others = left[: 1 + MOST_OTHERS]
@@ -311,6 +306,15 @@ _ANSWERS = {
 
 def _seconds(price: Price) -> float:
     return price.time_s
+
+
+def _is_deaf(schedule: Schedule, of: Summary | Reductions) -> bool:
+    """Whether a schedule is not asked about a cone, because that scans."""
+    return bool(of.scans) and not getattr(schedule, "scans", False)
+
+
+def _way(schedule: str, candidate: Candidate) -> Way:
+    return schedule, "", tuple(candidate.parameters.items())
 
 
 def _text(way: Way) -> str:

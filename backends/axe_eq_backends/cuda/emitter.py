@@ -1,12 +1,11 @@
-"""What the CUDA family does without a device: text of kernels, and their interpretation."""
+"""What the CUDA family writes, without a device."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from axe_eq.program.types import Array
     from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
     from axe_eq.target import Target
 
@@ -39,25 +38,3 @@ class CudaEmitter:
         from axe_eq_backends.cuda.make import make
 
         make(step, graph, target)
-
-
-class CudaInterpreter:
-    """The interpreter of family "cuda"."""
-
-    def run(
-        self,
-        step: KernelStep | MoveStep,
-        graph: ScheduleGraph,
-        target: Target,
-        arrays: Mapping[str, Array],
-        order: int = 0,
-    ) -> dict[str, Array]:
-        """What a lowered step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
-
-        Raises:
-            DispatchError, ScheduleError: nothing covers the kernel, or it breaks a rule.
-            KernelFault: what it does wrong.
-        """
-        from axe_eq_backends.cuda.interpret import run
-
-        return run(step, graph, target, arrays, order)

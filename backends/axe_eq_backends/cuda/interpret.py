@@ -97,3 +97,12 @@ def run(
         w.buffer: flat[w.buffer][elements(w.layout, graph.buffers[w.buffer].value_type.shape)]
         for w in step.writes
     }
+
+
+class CudaInterpreter:
+    """The interpreter of family "cuda"."""
+
+    run = staticmethod(run)
+
+
+INTERPRETER = CudaInterpreter()

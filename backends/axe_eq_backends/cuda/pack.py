@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from axe_eq.pack import Later, Pack
-from axe_eq_backends.cuda.emitter import CudaEmitter, CudaInterpreter
+from axe_eq_backends.cuda.emitter import CudaEmitter
 from axe_eq_backends.cuda.families import OWN
 from axe_eq_backends.cuda.lane_cost import Lanes, Scans
 from axe_eq_backends.cuda.register_cost import RegisterProducts
@@ -20,4 +20,4 @@ for _family in OWN:
     PACK.row_family(h200.family, _family)
 PACK.emitters[h200.family] = CudaEmitter()
 PACK.runners[h200.family] = Later("axe_eq_backends.cuda.run:RUNNER")
-PACK.interpreters[h200.family] = CudaInterpreter()
+PACK.interpreters[h200.family] = Later("axe_eq_backends.cuda.interpret:INTERPRETER")

@@ -6,7 +6,7 @@ for every step.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -135,7 +135,7 @@ def _paced(summary: Summary, target: Target, columns: Columns, row: Instr, rate:
     m, n, k = chosen["m"], chosen["n"], chosen["k"]
     read, one_by_one = np.zeros(len(m)), np.zeros(len(m))
     for a in _factors(summary):
-        side = n if "q" in a.letters else m
+        side = _side(a, chosen)
         vector = max(1, gcd(a.aligned, max(VECTOR_BYTES, a.itemsize)) // a.itemsize)
         if row.family == OF_REGISTERS[0]:
             read += side / vector * figure("fragment_read_s")
@@ -163,14 +163,17 @@ def _factors(summary: Summary) -> list[Access]:
     return [a for a in summary.loads if a.feeds_product or (summary.staged and a in streamed)]
 
 
+def _side(factor: Access, chosen: Mapping[str, Column]) -> Column:
+    """Rows or columns of a tile that a factor has."""
+    return chosen["n" if "q" in factor.letters else "m"]
+
+
 def _resident(summary: Summary, target: Target, columns: Columns) -> Column:
     """CTAs that a unit holds, by registers: sums, the next step's factors, and what is beside."""
     chosen, f32 = columns.extra, DTYPES["f32"].itemsize
     taken = chosen["m"] * chosen["n"] * len(summary.products) * f32
     for a in _factors(summary):
-        taken = (
-            taken + (chosen["n"] if "q" in a.letters else chosen["m"]) * chosen["k"] * a.itemsize
-        )
+        taken = taken + _side(a, chosen) * chosen["k"] * a.itemsize
     threads = chosen["warps"] * WARP
     granule, most = (target.limits[f"register{x}"] for x in ("_granule", "s_per_thread"))
     registers = np.ceil((taken / WORD / threads + OF_OTHERS) / granule) * granule

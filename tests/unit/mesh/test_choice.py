@@ -22,7 +22,7 @@ from axe_eq.extract.mesh.wires import wires
 from axe_eq.extract.price.pricer import Pricer
 from axe_eq.mesh import redistribute
 from axe_eq.mesh.steps import exchange
-from axe_eq.pipeline.rounds import Known
+from axe_eq.pipeline.rounds import Shared
 from axe_eq.program.node import INPUT
 from axe_eq.run.explain_mesh import explain_mesh
 from axe_eq.schedule import shard
@@ -55,8 +55,8 @@ def test_programs_of_devices_share_what_is_known(monkeypatch: pytest.MonkeyPatch
         made.append(self)
         plain(self, *given, **named)
 
-    def apart(job: Any, known: Known, program: Any) -> Any:
-        return local(job, Known(job.pricer()), program)
+    def apart(job: Any, known: Shared, program: Any) -> Any:
+        return local(job, Shared(job.pricer()), program)
 
     monkeypatch.setattr(Pricer, "__init__", init)
     assert PROGRAMS["P06"].compiled().cost == together.cost
