@@ -73,7 +73,7 @@ class LayoutGraph:
             self._egg.run_program(*self._egg.parse_program(line))
 
     def _declarations(self) -> Iterator[str]:
-        yield text.declare(_SYMBOLS, self._primitives, [], record=False)
+        yield from text.declare(_SYMBOLS, self._primitives, [], record=False)
         yield "(sort Places (Vec i64))"
         yield from rows.declare(_SYMBOLS)
         yield from (f"(ruleset {_ruleset(sort)})" for sort in _SORTS)
