@@ -156,7 +156,7 @@ class _Taught:
     def sizes(self) -> list[tuple[str, int]]:
         """Rows by table."""
         need_threads()
-        (found,) = self.egg.run_program(egg.PrintSize(_SPAN, None))
+        found: Any = self.egg.run_program(egg.PrintSize(_SPAN, None))[0]
         return list(found.sizes)
 
     def clear(self) -> None:
