@@ -73,7 +73,8 @@ class LayoutGraph:
             self._egg.run_program(*self._egg.parse_program(line))
 
     def _declarations(self) -> Iterator[str]:
-        yield from text.declare(_SYMBOLS, self._primitives, [], record=False)
+        yield from text.declare(_SYMBOLS, [], record=False)
+        yield from (line for p in self._primitives for line in text.tables_of(p))
         yield "(sort Places (Vec i64))"
         yield from rows.declare(_SYMBOLS)
         yield from (f"(ruleset {_ruleset(sort)})" for sort in _SORTS)
