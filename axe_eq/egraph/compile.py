@@ -266,7 +266,7 @@ def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list
     return body, asks
 
 
-def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = True) -> list[str]:
+def law_rules(law: Law, key: str, ruleset: str, *, record: bool) -> list[str]:
     """Egglog rules of a law: rewriting, asking for primitives, and recording, where wanted."""
     pattern = law.pattern()
     directions = [(pattern.left, pattern.right)]
@@ -278,7 +278,7 @@ def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = 
         writer = Writer()
         body, asks = bodies(writer, pattern, left)
         name = key if n == 0 else f"{key} (back)"
-        for m, ask in enumerate(asks if asking else ()):
+        for m, ask in enumerate(asks):
             # Facts are asked for as soon as primitives are answered, not a round later.
             within = ANALYSIS if ask.of_facts else ruleset
             rules.append(rule(ask.body, ask.questions, within, f"{name} asks {m}"))
