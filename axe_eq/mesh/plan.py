@@ -21,6 +21,7 @@ import numpy as np
 from axe_eq.errors import ScheduleError, cause
 from axe_eq.files import write_text
 from axe_eq.layout import Mesh
+from axe_eq.mesh.across import Across, across
 from axe_eq.mesh.memory import last_uses, peaks
 from axe_eq.mesh.prove import prove
 from axe_eq.mesh.sides import Side, side
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from axe_eq.mesh.prove import Proof
     from axe_eq.mesh.timeline import RankEvent
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +117,33 @@ class MeshPlan:
     def is_sent(self, step: ExchangeStep) -> bool:
         """Whether an exchange is done: what a view makes lies where it is read."""
         return {self.root(a.buffer) for a in step.reads} != {self.root(step.write.buffer)}
+
+    def is_across(self, step: ExchangeStep) -> bool:
+        """Whether kernels carry an exchange: what they read or store lies on other devices."""
+        return any(self.buffers[a.buffer].across for a in (*step.reads, step.write))
+
+    def is_carried(self, step: ExchangeStep) -> bool:
+        """Whether something crosses links for an exchange, by messages or by kernels."""
+        return self.is_sent(step) or self.is_across(step)
+
+    @cached_property
+    def seen(self) -> frozenset[str]:
+        """Buffers whose memory on all devices the kernels of every device see."""
+        return frozenset(b.within for b in self.buffers.values() if b.across)
+
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """Buffers that lie across devices and that kernels store."""
+        made = {n for s in self.steps if isinstance(s, LocalStep) for n in s.writes}
+        return frozenset(n for n in made if self.buffers[n].across)
+
+    def across(self, name: str) -> Across:
+        """How ranks' parts of a buffer lie in the memory of all devices.
+
+        Raises:
+            ScheduleError: see `axe_eq.mesh.across`.
+        """
+        return across(self.side(name), self.side(self.root(name)), self.n_ranks)
 
     @cached_property
     def held_bytes(self) -> int:

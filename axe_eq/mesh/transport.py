@@ -72,6 +72,9 @@ class Exchanges(Protocol):
 class Together(Exchanges, Protocol):
     """All ranks of a transport that needs one process.
 
+    Where devices see each other's memory it has `windows(plan)`: per rank its
+    `axe_eq.mesh.rank.Windows`; and `end(ranks)`, which is called after the last step.
+
     Attributes:
         n_ranks: how many there are.
         arrays: per rank, where its shards and buffers lie.
@@ -127,23 +130,27 @@ def find_transport(name: str, known: Mapping[str, Transport]) -> Transport:
 
 def run_rank(rank: Rank, session: Session) -> None:
     """Run a rank's steps; exchanges go through a session, and what is sent is counted."""
-    for number, step in enumerate(rank.plan.steps):
+    plan = rank.plan
+    for number, step in enumerate(plan.steps):
         rank.alone(step)
-        if isinstance(step, ExchangeStep) and rank.plan.is_sent(step):
+        if isinstance(step, ExchangeStep) and plan.is_carried(step):
             rank.sent[step.name] = session.exchange(step, rank)
         rank.forget(number)
 
 
 def run_ranks(ranks: Sequence[Rank], session: Exchanges) -> None:
     """Run all ranks' steps, side by side."""
-    for number, step in enumerate(ranks[0].plan.steps):
+    plan = ranks[0].plan
+    for number, step in enumerate(plan.steps):
         for rank in ranks:
             rank.alone(step)
-        if isinstance(step, ExchangeStep) and ranks[0].plan.is_sent(step):
+        if isinstance(step, ExchangeStep) and plan.is_carried(step):
             for rank, sent in zip(ranks, session.exchange(step, ranks), strict=True):
                 rank.sent[step.name] = sent
         for rank in ranks:
             rank.forget(number)
+    if plan.seen and hasattr(session, "end"):
+        session.end(ranks)
 
 
 def traced(plan: MeshPlan, ranks: Sequence[Mapping[str, int]]) -> dict[str, tuple[int, ...]]:

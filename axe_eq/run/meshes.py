@@ -35,6 +35,10 @@ def on(schedule: Schedule, transport: Transport) -> Any:
 
     plan = schedule.plan
     session = transport.open(plan.n_ranks)
+    if plan.seen and transport.on_device and not hasattr(session, "windows"):
+        wrong = f"lets no device see another one's {', '.join(sorted(plan.seen))}"
+        hint = "a plan for messages is compiled for target.replace(links=) of links without wait_s"
+        raise DeviceError(f"transport {transport.name!r}", wrong, "one that does", hint=hint)
 
     def local() -> Mapping[str, Any]:
         if not transport.on_device:

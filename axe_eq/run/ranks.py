@@ -204,12 +204,14 @@ class OnRanks:
         for rank, arrays in enumerate(self._arrays):
             names = zip(self._call.names, given[rank], strict=True)
             held.append({n: arrays.given(a, n) for n, a in names} | self._constants[rank])
+        windows = getattr(self._session, "windows", None)
+        sights = windows(self.plan) if self.plan.seen and windows else [None] * self.n_ranks
         said = zip(held, self._arrays, strict=True)
         check_reports(self.plan, [report(self.plan, h, arrays.digest) for h, arrays in said])
 
         def run() -> list[Any]:
-            each = enumerate(zip(self._local, self._arrays, strict=True))
-            ranks = [Rank(self.plan, n, local, arrays) for n, (local, arrays) in each]
+            each = enumerate(zip(self._local, self._arrays, sights, strict=True))
+            ranks = [Rank(self.plan, n, *of) for n, of in each]
             for rank, mine in zip(ranks, held, strict=True):
                 rank.bring(mine)
             run_ranks(ranks, self._session)

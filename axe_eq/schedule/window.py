@@ -1,4 +1,4 @@
-"""Values that lie on several devices, as a kernel on one of them sees them: in one space of addresses.
+"""Values on several devices, as a kernel on one of them sees them: in one space of addresses.
 
 A layout with the device axis says on which device an element lies, and where there. Devices that
 see each other's memory see it `WINDOW_BYTES` apart, so for a kernel the device is one more stride.
@@ -10,13 +10,14 @@ see each other's memory see it `WINDOW_BYTES` apart, so for a kernel the device 
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
+from axe_eq.kernel.spaces import WINDOW_BYTES
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.schedule.graph import Access, ScheduleGraph
 from axe_eq.schedule.shard import DEVICE_AXIS
-
-# What a device's memory of a window has room for. Tensor maps have strides below 2^40 bytes, so 16
-# devices may lie behind each other.
-WINDOW_BYTES = 1 << 36
 
 
 def is_across(layout: Layout) -> bool:
@@ -33,7 +34,39 @@ def in_window(layout: Layout, itemsize: int) -> Layout:
     """A layout over devices as one of memory; others are as they are."""
     if not is_across(layout):
         return layout
-    far = window_elements(itemsize)
-    shard = [(e, s * far, DEFAULT_AXIS) if a == DEVICE_AXIS else (e, s, a)
+    return side_by_side(layout, window_elements(itemsize))
+
+
+def span(layout: Layout) -> int:
+    """Elements of one device's memory that a value over devices reaches."""
+    return layout.range(DEFAULT_AXIS)[1] + 1
+
+
+def side_by_side(layout: Layout, n_elements: int) -> Layout:
+    """A layout over devices as one of flat memory that has so many elements of each."""
+    shard = [(e, s * n_elements, DEFAULT_AXIS) if a == DEVICE_AXIS else (e, s, a)
              for e, s, a in layout.shard]  # fmt: skip
     return Layout(shard, layout.replica, layout.offset, layout.swizzle, *layout.boxes)
+
+
+def flattened(graph: ScheduleGraph) -> ScheduleGraph:
+    """A graph of one device whose buffers that lie across devices lie in flat memory instead."""
+    over = {n: of for n, b in graph.buffers.items() if is_across(of := Layout.parse(b.layout))}
+    if not over:
+        return graph
+
+    def flat(name: str, text: str) -> str:
+        return str(side_by_side(Layout.parse(text), span(over[name]))) if name in over else text
+
+    def moved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
+        return tuple(replace(a, layout=flat(a.buffer, a.layout)) for a in accesses)
+
+    steps = tuple(replace(s, reads=moved(s.reads), writes=moved(s.writes)) for s in graph.steps)
+    buffers = {n: replace(b, layout=flat(n, b.layout)) for n, b in graph.buffers.items()}
+    return replace(graph, buffers=buffers, steps=steps)
+
+
+def remote(text: str) -> float:
+    """The part of a value in a layout that lies on other devices than the one that reads it."""
+    layout = Layout.parse(text)
+    return 1.0 - 1.0 / prod(e for e, _, a in layout.shard if a == DEVICE_AXIS)

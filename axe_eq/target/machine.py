@@ -131,6 +131,8 @@ class Link:
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
         beside: devices compute while it carries messages, so their time can be hidden.
+        wait_s: devices that it joins see each other's memory, and wait for each other so long
+            before they read what others made; 0 where they do not see it.
     """
 
     bytes_per_s: float
@@ -139,6 +141,7 @@ class Link:
     per_message_s: float = 0.0
     n_devices: int = 0
     beside: bool = False
+    wait_s: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -156,6 +156,15 @@ class Moves:
         seconds = max(self.wires.seconds(n_bytes, counts), self._copying(stored))
         return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
+    def seen(self, messages: Messages) -> Price:
+        """The price of messages that kernels carry: until devices have waited for each other."""
+        n = shard.n_devices(self.mesh)
+        n_bytes = np.zeros((n, n), np.int64)
+        for (src, dst), size in messages.pairs.items():
+            n_bytes[src, dst] = size
+        waiting = self.wires.waiting(n_bytes)
+        return Price(messages.n_bytes, waiting, self.wires.by_link(n_bytes))
+
     def _copying(self, stored: int) -> float:
         """Seconds of a device that copies so many bytes: what it has itself, beside its links."""
         return 2 * stored / self.target.memories[0].bytes_per_s

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.program.types import Array
-from axe_eq.run.arrays import on_device
+from axe_eq.run.arrays import Address, on_device
 from axe_eq_backends.cuda import driver
 from axe_eq_backends.cuda.arrays import (
     DeviceArray,
@@ -152,15 +152,15 @@ class Program:
         Raises:
             ArgumentError: arrays of another number, type, shape, strides or device.
         """
-        library, there, given, copies = self._given(arrays)
+        library, there, given, copies = self._given(arrays, into)
         made = self._made(library, into)
         for copy in copies:
             copy.run()
-        there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
+        there.run((*given, *(_pointer(library, a) for a in made)), library.stream())
         library.finish()
         if isinstance(library, Torch):
             self.quick = _torch_quick(there, library, given[len(self.code.inputs) :])
-        return self._results(arrays, [library.handed(a) for a in made])
+        return self._results(arrays, [_handed(library, a) for a in made])
 
     def bind(
         self, arrays: Sequence[Any], into: Sequence[Any] = ()
@@ -174,13 +174,13 @@ class Program:
         Raises:
             ArgumentError: as `call`.
         """
-        library, there, given, copies = self._given(arrays)
+        library, there, given, copies = self._given(arrays, into)
         made = self._made(library, into)
-        pointers = (*given, *(library.read(a).pointer for a in made))
+        pointers = (*given, *(_pointer(library, a) for a in made))
         launch = there.prepared(pointers, library, (arrays, made, copies))
         if copies:
             launch = _after(copies, launch)
-        return launch, self._results(arrays, [library.handed(a) for a in made])
+        return launch, self._results(arrays, [_handed(library, a) for a in made])
 
     def parts(self, arrays: Sequence[Any]) -> list[tuple[str, Callable[[], None]]]:
         """Every kernel of a call on these arrays by name, prepared alone: to measure them.
@@ -195,26 +195,32 @@ class Program:
         pointers = (*given, *(library.read(a).pointer for a in made))
         return there.parts(pointers, library, (arrays, made, copies))
 
-    def _given(self, arrays: Sequence[Any]) -> tuple[Library, OnDevice, list[int], list[Copy]]:
+    def _given(
+        self, arrays: Sequence[Any], into: Sequence[Any] = ()
+    ) -> tuple[Library, OnDevice, list[int], list[Copy]]:
         """Whose arrays these are, the program where they lie, their addresses, and copies before.
 
         An array that begins where kernels cannot read it stands at the address of its copy.
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
-        for port in (self.code.ports[name] for name in self.code.made):
-            if port.lies:
+        for name, goal in zip(self.code.made, self.code.wanted(into), strict=True):
+            port = self.code.ports[name]
+            if port.lies and not isinstance(goal, Address):
                 raise ArgumentError(
                     f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
                     "arrays of the host, whose results are laid out as arrays",
                 )  # fmt: skip
-        first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
+        first = next((i for i, a in enumerate(arrays[:n]) if on_device(a)), 0)
         library = library_of(arrays[first])
         # An array of another library is met through DLPack, which orders the streams of the two.
         other = Dlpack(library.device, stream=library.stream)
         where = f"device {library.device}, where {names[first]!r} lies"
         found, copies = list[int](), list[Copy]()
         for name, array in zip(names[:n], arrays[:n], strict=True):
+            if isinstance(array, Address):  # whoever gives one knows what lies there
+                found.append(array.pointer)
+                continue
             if not on_device(array):
                 raise ArgumentError(f"argument {name!r}", "lies in host memory", where)
             own = library_of(array)
@@ -242,6 +248,16 @@ class Program:
         known = dict(zip([*self.code.inputs, *self.code.constants], arrays, strict=True))
         known |= zip(self.code.made, made, strict=True)
         return [known[name] for name in self.code.outputs]
+
+
+def _pointer(library: Library, array: Any) -> int:
+    """Where a result is stored."""
+    return array.pointer if isinstance(array, Address) else library.read(array).pointer
+
+
+def _handed(library: Library, array: Any) -> Any:
+    """A result as the caller gets it."""
+    return array if isinstance(array, Address) else library.handed(array)
 
 
 def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Quick:
@@ -278,7 +294,8 @@ def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Q
         goals = code.wanted(into) if into else nowhere
         made = [make() if a is None else a for make, a in zip(makes, goals, strict=True)]
         try:
-            run((*pointers, *constants, *[a.data_ptr() for a in made]), stream())
+            goals = [a.pointer if isinstance(a, Address) else a.data_ptr() for a in made]
+            run((*pointers, *constants, *goals), stream())
         except ArgumentError:  # one begins where kernels cannot read it
             return None
         if is_made:

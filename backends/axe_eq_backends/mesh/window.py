@@ -9,6 +9,7 @@ Source: CUDA driver API, virtual memory management.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from axe_eq.errors import DeviceError
@@ -19,8 +20,8 @@ class Window:
     """So many bytes of every device, in one range of addresses.
 
     Args:
-        driver: `cuda.bindings.driver`; contexts of the devices exist.
-        n_devices: the devices 0, 1, ..
+        driver: `cuda.bindings.driver`.
+        contexts: of the devices 0, 1, ..
         n_bytes: of each.
 
     Attributes:
@@ -30,8 +31,9 @@ class Window:
         DeviceError: the driver refused, as where a device lacks memory.
     """
 
-    def __init__(self, driver: Any, n_devices: int, n_bytes: int) -> None:
+    def __init__(self, driver: Any, contexts: Sequence[Any], n_bytes: int) -> None:
         self.base, self._cu, self._mapped = 0, driver, list[tuple[int, Any]]()
+        self._contexts, n_devices = contexts, len(contexts)
         if n_bytes > WINDOW_BYTES:
             wrong = f"of {n_bytes:,} bytes of a device"
             raise DeviceError("memory that devices see", wrong, f"{WINDOW_BYTES:,}")
@@ -61,6 +63,10 @@ class Window:
         """Where a byte of a device lies."""
         return self.base + device * WINDOW_BYTES + offset
 
+    def array(self, device: int, offset: int, n_bytes: int) -> Placed:
+        """Bytes of a device's memory."""
+        return Placed(self, self.address(device, offset), n_bytes)
+
     def _done(self, returned: Any) -> Any:
         if returned[0] != self._cu.CUresult.CUDA_SUCCESS:
             what = "memory that devices see"
@@ -70,6 +76,10 @@ class Window:
     def __del__(self) -> None:
         if sys.is_finalizing() or not self.base:
             return
+        for context in self._contexts:  # kernels may still be there
+            self._cu.cuCtxPushCurrent(context)
+            self._cu.cuCtxSynchronize()
+            self._cu.cuCtxPopCurrent()
         for at, handle in self._mapped:
             self._cu.cuMemUnmap(at, self._size)
             self._cu.cuMemRelease(handle)
@@ -77,10 +87,11 @@ class Window:
 
 
 class Placed:
-    """Elements of a window as other libraries take them: the CUDA array interface, version 3."""
+    """Bytes of a window as other libraries take them: the CUDA array interface, version 3."""
 
-    def __init__(self, window: Window, pointer: int, n: int, kind: str) -> None:
+    def __init__(self, window: Window, pointer: int, n_bytes: int) -> None:
         self.window = window
         self.__cuda_array_interface__ = {
-            "shape": (n,), "typestr": kind, "data": (pointer, False), "version": 3, "strides": None,
+            "shape": (n_bytes,), "typestr": "|u1", "data": (pointer, False), "version": 3,
+            "strides": None,
         }  # fmt: skip
