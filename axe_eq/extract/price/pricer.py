@@ -250,10 +250,12 @@ class Pricer:
         except AxeError as error:
             return f"{error.wrong}; expected {error.expected}"
         factor = self.target.correction(schedule.name)
-        least = self._link_s(cone.remote_bytes) if cone.remote_bytes else 0.0
+        over = self._link_s(cone.remote_bytes) if cone.remote_bytes else 0.0
+        said = {"link_s": over} if over else {}
         finite = [
-            replace(c, time_s=max(c.time_s * factor, least)) for c in found if c.time_s < INFINITE
-        ]
+            replace(c, time_s=c.time_s * factor + over, costs={**c.costs, **said})
+            for c in found if c.time_s < INFINITE
+        ]  # fmt: skip
         return sorted(finite, key=lambda c: c.time_s) or "no candidate"
 
     def _table(self, schedule: Schedule, summary: Summary) -> Columns:
@@ -268,16 +270,19 @@ class Pricer:
         return self._tables[key]
 
     def _linked(self, summary: Summary, columns: Columns) -> Columns:
-        """Candidates that take no less than what they move over links."""
+        """Candidates with what they move over a link as well.
+
+        Units that wait for it do little else: kernels take as long as both one after the other.
+        """
         if any(a.remote for a in (*summary.loads, *summary.stores)):
-            least = self._link_s(link_bytes(summary, columns))
-            columns.time_s = np.maximum(columns.time_s, least)
+            over = self._link_s(link_bytes(summary, columns))
+            columns.time_s, columns.costs["link_s"] = columns.time_s + over, over
         return columns
 
     def _link_s(self, n_bytes: Any) -> Any:
-        """Seconds of a kernel that moves so many bytes over the link that lets devices see."""
+        """Seconds of so many bytes over the link that lets devices see each other's memory."""
         rates = [link.bytes_per_s for link in self.target.links if link.wait_s]
-        return self.target.launch_s + n_bytes / (rates[0] if rates else INFINITE)
+        return n_bytes / rates[0] if rates else n_bytes * INFINITE
 
     def _corrected(self, name: str, columns: Columns) -> Columns:
         """Candidates with what was measured of their schedule and rows."""

@@ -66,7 +66,7 @@ def launch(
         what = f"kernel {lowered.kernel.name}, tensor {tensor.name}"
         far = window_elements(tensor.itemsize)
         if at.max(initial=0) >= far:  # on several devices, whose memories lie behind each other
-            at = at // far * spans.get(buffer, far) + at % far
+            at = at // far * spans.get(str(buffer), far) + at % far
         if buffer not in flat:
             known = " ".join(flat)
             raise ScheduleError(what, f"stands for buffer {buffer!r}", f"one of {known}")

@@ -267,7 +267,7 @@ _FIGURES = {
 # all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second.
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=6e-6)
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=6.5e-6)
 # The same by the all-gather of NCCL 2.28.9, 1 to 512 MiB in the same run (17.0 to 1999 us), to
 # 13 %: for plans that run on the transport "nccl", `h200.replace(links=(NCCL_LINK,))`. Its kernels
 # take units from those that they run beside: products in blocks gain nothing (0.95 to 1.02 of
@@ -300,6 +300,7 @@ h200 = Target(
         "waits_s": "own",
         "asks_s": "own",
         "latency_s": "own",
+        "link_s": "own",
         "blocks": "own",
     },
     completions=_COMPLETIONS,

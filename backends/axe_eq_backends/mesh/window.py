@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from axe_eq.errors import DeviceError
-from axe_eq.schedule.window import WINDOW_BYTES
+from axe_eq.kernel.spaces import WINDOW_BYTES
 
 
 class Window:
