@@ -30,6 +30,7 @@ from axe_eq.mesh.text import plan_text
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, BufferSpec, TileNode, from_json
+from axe_eq.schedule.window import apart
 
 if TYPE_CHECKING:
     from axe_eq.mesh.prove import Proof
@@ -132,10 +133,30 @@ class MeshPlan:
         return frozenset(b.within for b in self.buffers.values() if b.across)
 
     @cached_property
+    def apart(self) -> MeshPlan:
+        """The same with messages for what kernels carry: for devices that see no other's memory."""
+        if not self.seen:
+            return self
+        buffers = {
+            n: replace(b, within="", across=False) if b.across else b
+            for n, b in self.buffers.items()
+        }
+        steps: list[Step] = []
+        for step in self.steps:
+            if isinstance(step, LocalStep) and (graph := apart(step.graph)) is not step.graph:
+                step = replace(step, name=f"{step.name}_apart", graph=graph)
+            steps.append(step)
+        return replace(self, buffers=buffers, steps=tuple(steps))
+
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        """Buffers that local steps make."""
+        return frozenset(n for s in self.steps if isinstance(s, LocalStep) for n in s.writes)
+
+    @cached_property
     def stored(self) -> frozenset[str]:
         """Buffers that lie across devices and that kernels store."""
-        made = {n for s in self.steps if isinstance(s, LocalStep) for n in s.writes}
-        return frozenset(n for n in made if self.buffers[n].across)
+        return frozenset(n for n in self.computed if self.buffers[n].across)
 
     def across(self, name: str) -> Across:
         """How ranks' parts of a buffer lie in the memory of all devices.

@@ -126,6 +126,7 @@ class Rank:
             the buffer is read, so what comes between the two runs meanwhile.
         done: local steps whose results an exchange before them made, as sums on the way.
         windows: its sight of other devices' memory; where it has none, messages are copied.
+        kept: buffer -> memory that a local step is to store it in.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class Rank:
         arrays: Memory = HOST,
         windows: Windows | None = None,
     ) -> None:
-        self.windows = windows
+        self.windows, self.kept = windows, dict[str, Any]()
         self.plan, self.rank, self.local, self.arrays = plan, rank, local, arrays
         self.memory: dict[str, Any] = {}
         self.sent: dict[str, int] = {}
@@ -169,6 +170,8 @@ class Rank:
 
     def around(self, name: str) -> Any:
         """The memory that a buffer lies in; None where it has its own."""
+        if name in self.kept:
+            return self.kept[name]
         if self.windows is not None and name in self.plan.seen:
             return self.windows.own(name)
         root = self.plan.buffers[name].inside

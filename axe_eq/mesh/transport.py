@@ -39,8 +39,8 @@ class Arrays(Memory, Protocol):
 class Session(Protocol):
     """One rank's end of a transport.
 
-    Of devices it may have `again(run, n_bytes)`, which makes of a call one that does the same work
-    on the same memory over and over; `n_bytes` is what all values of a rank take together.
+    Of devices it may have `again(run, plan)`, which makes of a call one that does the same work on
+    the same memory over and over.
 
     Attributes:
         rank: this process's rank.
@@ -72,8 +72,9 @@ class Exchanges(Protocol):
 class Together(Exchanges, Protocol):
     """All ranks of a transport that needs one process.
 
-    Where devices see each other's memory it has `windows(plan)`: per rank its
-    `axe_eq.mesh.rank.Windows`; and `end(ranks)`, which is called after the last step.
+    Where devices see each other's memory it has `windows(plan)`, which gives calls of a plan that
+    follow each other memory: `begin()` is asked before each for every rank's
+    `axe_eq.mesh.rank.Windows`, and `end()` called after its last step.
 
     Attributes:
         n_ranks: how many there are.
@@ -92,6 +93,9 @@ class Transport(Protocol):
         on_device: whether ranks run the target's own kernels, on its devices; else local steps run
             on the `cpu` runner.
         one_process: whether one process has all ranks.
+
+    One may say `sees = True`: its devices see each other's memory, see `Together`. On others plans
+    whose kernels do send messages instead.
     """
 
     name: str
@@ -149,8 +153,6 @@ def run_ranks(ranks: Sequence[Rank], session: Exchanges) -> None:
                 rank.sent[step.name] = sent
         for rank in ranks:
             rank.forget(number)
-    if plan.seen and hasattr(session, "end"):
-        session.end(ranks)
 
 
 def traced(plan: MeshPlan, ranks: Sequence[Mapping[str, int]]) -> dict[str, tuple[int, ...]]:

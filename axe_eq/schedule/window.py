@@ -10,6 +10,7 @@ see each other's memory see it `WINDOW_BYTES` apart, so for a kernel the device 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
 
@@ -51,12 +52,31 @@ def side_by_side(layout: Layout, n_elements: int) -> Layout:
 
 def flattened(graph: ScheduleGraph) -> ScheduleGraph:
     """A graph of one device whose buffers that lie across devices lie in flat memory instead."""
+
+    def flat(text: str, held: Layout) -> str:
+        return str(side_by_side(Layout.parse(text), span(held)))
+
+    return _changed(graph, flat)
+
+
+def apart(graph: ScheduleGraph) -> ScheduleGraph:
+    """A graph of one device that has all it reads and stores in its own memory, dense."""
+    return _changed(graph, lambda text, held: str(Layout([(held.size, 1)]).canonical()))
+
+
+def _changed(graph: ScheduleGraph, change: Callable[[str, Layout], str]) -> ScheduleGraph:
+    """A graph with other layouts of what lies across devices.
+
+    Args:
+        graph: of one device.
+        change: gives the layout of an access for one, and for that of its buffer.
+    """
     over = {n: of for n, b in graph.buffers.items() if is_across(of := Layout.parse(b.layout))}
     if not over:
         return graph
 
     def flat(name: str, text: str) -> str:
-        return str(side_by_side(Layout.parse(text), span(over[name]))) if name in over else text
+        return change(text, over[name]) if name in over else text
 
     def moved(accesses: tuple[Access, ...]) -> tuple[Access, ...]:
         return tuple(replace(a, layout=flat(a.buffer, a.layout)) for a in accesses)

@@ -377,7 +377,9 @@ class _Building:
             n_bytes = self.buffers[name].value_type.n_bytes
             price = moves.timed(messages, n_bytes // shard.n_devices(self.mesh))
         if how:
-            kind, price = how, moves.seen(messages)
+            given = self.buffers[names[0]]  # what a call is given lies anywhere
+            held = given.value_type.n_bytes if how == READ and given.role != "temporary" else 0
+            kind, price = how, moves.seen(messages, held // shard.n_devices(self.mesh))
         step = MoveStep(f"m{number}_{kind}", reads, (write,),
                         messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)

@@ -42,7 +42,7 @@ def carriers(graph: ScheduleGraph) -> dict[int, list[str]]:
             b.within in names for b in graph.buffers.values()
         ):
             continue
-        for how, (part, whole) in ((READ, pair[::-1]), (STORE, pair)):
+        for how, (part, whole) in ((STORE, pair), (READ, pair[::-1])):
             if _is_of_kernels(graph, step, part.name, how):
                 try:
                     lies_across(part, whole, mesh)

@@ -40,26 +40,14 @@ class PeersSession:
         self._streams = {pair: torch.cuda.Stream(pair[0]) for pair in every}
         self._wires: WeakKeyDictionary[Any, list[Wire]] = WeakKeyDictionary()
         self._rows: WeakKeyDictionary[Any, Rows] = WeakKeyDictionary()
-        self._sights: WeakKeyDictionary[Any, list[Sight]] = WeakKeyDictionary()
 
-    def windows(self, plan: MeshPlan) -> list[Sight]:
-        """Per rank its sight of what kernels of a plan read and store on other devices.
-
-        The memory is the plan's own, and every call uses it again.
+    def windows(self, plan: MeshPlan) -> Turns:
+        """Memory for what kernels of a plan read and store on other devices.
 
         Raises:
             DeviceError: devices have no room for it.
         """
-        if plan not in self._sights:
-            sizes = {n: plan.side(n).n_elements * plan.buffers[n].value_type.itemsize
-                     for n in sorted(plan.seen)}  # fmt: skip
-            places, n_bytes = dict[str, int](), 0
-            for name, size in sizes.items():
-                places[name], n_bytes = n_bytes, n_bytes + -(-size // ALIGNED) * ALIGNED
-            window = Window(self.copies.cu, self.copies.contexts, n_bytes)
-            self._sights[plan] = [Sight(plan, a, r, window, places)
-                                  for r, a in enumerate(self.arrays)]  # fmt: skip
-        return self._sights[plan]
+        return Turns(self, plan)
 
     def exchange(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
         """All messages of an exchange, begun; the bytes that every rank sends."""
@@ -117,7 +105,7 @@ class PeersSession:
         return [wire.sent for wire in wires]
 
     def _seen(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
-        """An exchange that kernels carry: who gets something waits until it is there."""
+        """An exchange that kernels carry: who reads it waits for all that others did before."""
         event, current = self.torch.cuda.Event, self.torch.cuda.current_stream
         for rank in ranks:
             rank.reads(step)
@@ -131,7 +119,7 @@ class PeersSession:
         name = step.write.buffer
         for n, rank in enumerate(ranks):
             rank.memory[name] = rank.around(name)
-            others = [ready[src] for src, dst in step.messages.pairs if dst == n]
+            others = [one for device, one in enumerate(ready) if device != n]
 
             def wait(n: int = n, others: Sequence[Any] = others) -> None:
                 for one in others:
@@ -139,23 +127,6 @@ class PeersSession:
 
             rank.arriving[name] = partial(self.arrays[n].do, wait)
         return list(step.messages.sent(len(ranks)))
-
-    def end(self, ranks: Sequence[Rank]) -> None:
-        """All devices wait for each other: no memory that one still sees is written before."""
-        if not ranks[0].plan.seen:
-            return
-        event, current = self.torch.cuda.Event, self.torch.cuda.current_stream
-        done = [event() for _ in ranks]
-
-        def join() -> None:
-            for device, one in enumerate(done):
-                one.record(current(device))
-            for device in range(len(done)):
-                for other, one in enumerate(done):
-                    if other != device:
-                        current(device).wait_event(one)
-
-        self.arrays[0].do(join)
 
     def _rows_of(
         self, wires: Sequence[Wire], src: int, dst: int, shape: tuple[int, int],
@@ -169,9 +140,62 @@ class PeersSession:
             _pitch(here, shape), shape, stream,
         )  # fmt: skip
 
-    def again(self, run: Callable[[], Any], n_bytes: int) -> Callable[[], Any]:
+    def again(self, run: Callable[[], Any], plan: MeshPlan) -> Callable[[], Any]:
         """A call on memory of its own, see `axe_eq_backends.mesh.torch_arrays.again`."""
-        return again(self.arrays, run, n_bytes)
+        return again(self.arrays, run, plan.held_bytes, turns_of(plan))
+
+
+def turns_of(plan: MeshPlan) -> int:
+    """In how many windows calls of a plan are in turns.
+
+    Its results are the same arrays in all of them, so kernels must store them where that is said.
+    """
+    return 2 if plan.seen and set(plan.outputs) <= plan.computed else 1
+
+
+class Turns:
+    """Windows for calls of a plan one after the other.
+
+    Two calls in a row have other ones: when a call writes to what the one before the last used, all
+    devices have waited for each other since. Where there is one window, they wait after each call.
+    """
+
+    def __init__(self, session: PeersSession, plan: MeshPlan) -> None:
+        self._session, self._arrays = session, session.arrays
+        self._sights = [self._window(plan) for _ in range(turns_of(plan))]
+        self._last = [session.torch.cuda.Event() for _ in session.arrays]
+
+    def _window(self, plan: MeshPlan) -> list[Sight]:
+        places, n_bytes, copies = dict[str, int](), 0, self._session.copies
+        for name in sorted(plan.seen):
+            places[name] = n_bytes
+            size = plan.side(name).n_elements * plan.buffers[name].value_type.itemsize
+            n_bytes += -(-size // ALIGNED) * ALIGNED
+        window = Window(copies.cu, copies.contexts, n_bytes)
+        return [Sight(plan, a, r, window, places) for r, a in enumerate(self._arrays)]
+
+    def begin(self) -> list[Sight]:
+        """Every rank's sight in the next call, which follows the last on whatever streams it is."""
+        self._sights.append(self._sights.pop(0))
+        self._arrays[0].do(partial(self._follow, every=False))
+        return self._sights[-1]
+
+    def end(self) -> None:
+        """After the last step of a call."""
+        self._arrays[0].do(self._done)
+
+    def _follow(self, every: bool) -> None:
+        current = self._session.torch.cuda.current_stream
+        for device in range(len(self._last)):
+            for other, event in enumerate(self._last):
+                if every or other == device:
+                    current(device).wait_event(event)
+
+    def _done(self) -> None:
+        for device, event in enumerate(self._last):
+            event.record(self._session.torch.cuda.current_stream(device))
+        if len(self._sights) == 1:
+            self._follow(every=True)
 
 
 class Sight:
@@ -344,6 +368,7 @@ class PeersTransport:
     name = "peers"
     on_device = True
     one_process = True
+    sees = True
 
     def open(self, n_ranks: int) -> PeersSession:
         """The session of all ranks.
