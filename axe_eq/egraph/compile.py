@@ -32,7 +32,7 @@ from axe_eq.rule.term import (
     postorder,
 )  # fmt: skip
 
-ANALYSIS = "analysis"
+ANALYSIS, CLEARING = "analysis", "clearing"
 _OPS = {"//": "/"}
 
 
@@ -266,7 +266,7 @@ def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list
     return body, asks
 
 
-def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = True) -> list[str]:
+def law_rules(law: Law, key: str, ruleset: str, *, record: bool) -> list[str]:
     """Egglog rules of a law: rewriting, asking for primitives, and recording, where wanted."""
     pattern = law.pattern()
     directions = [(pattern.left, pattern.right)]
@@ -278,7 +278,7 @@ def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = 
         writer = Writer()
         body, asks = bodies(writer, pattern, left)
         name = key if n == 0 else f"{key} (back)"
-        for m, ask in enumerate(asks if asking else ()):
+        for m, ask in enumerate(asks):
             # Facts are asked for as soon as primitives are answered, not a round later.
             within = ANALYSIS if ask.of_facts else ruleset
             rules.append(rule(ask.body, ask.questions, within, f"{name} asks {m}"))
@@ -394,10 +394,10 @@ def declare(
     analyses: Sequence[Analysis],
     *,
     record: bool,
-) -> str:
+) -> list[str]:
     """Sorts, constructors and tables."""
     sorts = sorted({s.name for y in symbols for s in (*y.args, y.result) if not s.primitive})
-    lines = [f"(ruleset {ANALYSIS})", *(f"(sort {s})" for s in sorts)]
+    lines = [f"(ruleset {ANALYSIS})", f"(ruleset {CLEARING})", *(f"(sort {s})" for s in sorts)]
     for y in symbols:
         tail = " :unextractable" if y.demand else ""
         lines.append(
@@ -415,7 +415,19 @@ def declare(
             lines.append(f"(relation ask_{a.name} ({a.sort.name}))")
     if record:
         lines += _names(symbols, sorts)
-    return "\n".join(lines)
+    return lines
+
+
+_TABLE = re.compile(r"\((?:constructor|relation|function) (\w+) \(([^)]*)\)")
+
+
+def clearing(declared: Iterable[str]) -> dict[str, str]:
+    """The rule that deletes a table's rows, by the names of the tables that are declared."""
+    rules = {}
+    for name, sorts in (m.groups() for m in map(_TABLE.match, declared) if m):
+        row = " ".join([name, *(f"x{n}" for n, _ in enumerate(sorts.split()))])
+        rules[name] = f"(rule ((= _y ({row}))) ((delete ({row}))) :ruleset {CLEARING})"
+    return rules
 
 
 def _names(symbols: Sequence[Symbol], sorts: Sequence[str]) -> list[str]:

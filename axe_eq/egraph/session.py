@@ -18,7 +18,7 @@ from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
 from axe_eq.egraph.bindings import egg
 from axe_eq.egraph.reach import Reach
-from axe_eq.egraph.threads import need_threads
+from axe_eq.egraph.threads import are_lost, need_threads
 from axe_eq.errors import AxeError, PackError, SearchError
 from axe_eq.program.terms import type_of
 from axe_eq.rule.law import Law, Pattern
@@ -79,17 +79,19 @@ def _pattern(key: str, law: Law) -> Pattern:
 
 
 class _Taught:
-    """An e-graph that knows laws and holds no term, until a session marks it.
+    """An e-graph that knows laws.
 
-    To teach a law takes long, so a session teaches those that come into its reach, and what it
-    leaves is kept for the next session that has the same laws to choose from.
+    To teach a law takes long, so a session teaches those that come into its reach, and the e-graph
+    is kept for the next session that has the same laws to choose from, which deletes its rows. To
+    push and pop its state instead would copy all laws for every session, and forget new ones.
 
     Attributes:
         egg: the e-graph.
         symbols: constructors, by name.
         primitives: functions that answer requests, by name.
         analyses: facts that it keeps, those that laws ask for included.
-        taught: rulesets that it knows in its present state.
+        taught: rulesets of the laws that it knows.
+        aside: commands that delete the terms which were set aside: no rule sees them.
         is_whole: no command broke off in it.
         thread: which one made it.
     """
@@ -98,8 +100,7 @@ class _Taught:
         laws, symbols, analyses, record = self._known = known
         self.egg = egg.EGraph()
         self.taught: set[str] = set()
-        self._before: set[str] = set()
-        self._ever: dict[str, dict[str, None]] = {ruleset: {} for ruleset in laws}
+        self.aside: list[Any] = []
         self._together: dict[tuple[str, ...], str] = {}
         self.is_whole, self.thread = True, threading.get_ident()
         patterns = {k: _pattern(k, w) for g in laws.values() for k, w in g.items() if not w.normal}
@@ -112,10 +113,11 @@ class _Taught:
         asked = [a for a in text.analyses_in(called) if a.asked]
         analyses = self.analyses = tuple(dict.fromkeys([*analyses, *asked]))
         self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
-        self._run_text(text.declare(list(self.symbols.values()), list(self.primitives.values()),
-                                    analyses, record=record))  # fmt: skip
-        tables = [text.fired_table(w, k) for g in laws.values() for k, w in g.items()
-                  if record and not w.normal]  # fmt: skip
+        tables = [*text.declare(list(self.symbols.values()), list(self.primitives.values()),
+                                analyses, record=record),
+                  *(text.fired_table(w, k) for g in laws.values() for k, w in g.items()
+                    if record and not w.normal)]  # fmt: skip
+        self._clearing = text.clearing(tables)
         for line in [*tables, *(r for a in analyses for r in text.analysis_rules(a))]:
             self._run_text(line)
 
@@ -128,17 +130,10 @@ class _Taught:
         for key in keys:
             self._teach(ruleset, key)
         names = tuple(_own(ruleset, key) for key in keys)
-        together = self._together.setdefault(names, f"{ruleset}_{len(self._together)}")
-        if together not in self.taught:
+        if names not in self._together:
+            self._together[names] = together = f"{ruleset}_{len(self._together)}"
             self.egg.run_program(egg.UnstableCombinedRuleset(_SPAN, together, list(names)))
-            self.taught.add(together)
-        return together
-
-    def recall(self) -> None:
-        """Teach all that sessions needed before."""
-        for ruleset, keys in self._ever.items():
-            for key in keys:
-                self._teach(ruleset, key)
+        return self._together[names]
 
     def _teach(self, ruleset: str, key: str) -> None:
         name = _own(ruleset, key)
@@ -149,7 +144,6 @@ class _Taught:
         rules = text.law_rules(law, key, name, record=record)
         self._run_text("\n".join([f"(ruleset {name})", *rules]))
         self.taught.add(name)
-        self._ever[ruleset][key] = None
 
     def _run_text(self, source: str) -> None:
         try:
@@ -159,15 +153,20 @@ class _Taught:
                 "law compilation", f"egglog refused {source!r}: {error.context}"
             ) from error
 
-    def mark(self) -> None:
-        """Remember the present state."""
-        self.egg.run_program(egg.Push(1))
-        self._before = set(self.taught)
+    def sizes(self) -> list[tuple[str, int]]:
+        """Rows by table."""
+        need_threads()
+        found: Any = self.egg.run_program(egg.PrintSize(_SPAN, None))[0]
+        return list(found.sizes)
 
-    def forget(self) -> None:
-        """Return to the state that was marked."""
-        self.egg.run_program(egg.Pop(_SPAN, 1))
-        self.taught = self._before
+    def clear(self) -> None:
+        """Delete all rows."""
+        for name, size in self.sizes():
+            if size and (rule := self._clearing.pop(name, "")):
+                self._run_text(rule)
+        run = egg.Run(_SPAN, egg.RunConfig(text.CLEARING))
+        self.egg.run_program(*self.aside, egg.RunSchedule(run))
+        self.aside.clear()
 
 
 def _own(ruleset: str, key: str) -> str:
@@ -189,7 +188,7 @@ class _Known(NamedTuple):
         return (tuple(self.laws), laws, self.symbols, tuple(map(id, self.analyses)), self.record)
 
 
-_KEPT_AT_MOST = 8
+_KEPT_AT_MOST, _ROWS_AT_MOST = 8, 200_000
 _kept: dict[tuple[Any, ...], tuple[_Known, _Taught]] = {}
 
 
@@ -198,15 +197,17 @@ def _take(known: _Known) -> _Taught:
     kept = _kept.pop(known.key(), None) if _is_main() else None
     if kept is None:
         return _Taught(known)
-    kept[1].recall()
+    kept[1].clear()
     return kept[1]
 
 
 def _give_back(known: _Known, taught: _Taught) -> None:
-    """Keep the e-graph of a session that ended, unless a command broke off in it."""
-    if not (taught.is_whole and _is_main() and taught.thread == threading.get_ident()):
+    """Keep the e-graph of a session that ended, unless it is large or a command broke off in it."""
+    is_mine = _is_main() and taught.thread == threading.get_ident() and not are_lost()
+    if not (is_mine and taught.is_whole):
         return
-    taught.forget()
+    if sum(size for _, size in taught.sizes()) > _ROWS_AT_MOST:
+        return
     _kept[known.key()] = known, taught
     while len(_kept) > _KEPT_AT_MOST:
         del _kept[next(iter(_kept))]
@@ -259,7 +260,6 @@ class Session:
         self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
         self.analyses = {a.name: a for a in self._taught.analyses}
         self._egg = self._taught.egg
-        self._taught.mark()
         weakref.finalize(self, _give_back, known, self._taught).atexit = False
 
     def _run(self, *commands: Any) -> list[Any]:
@@ -329,6 +329,8 @@ class Session:
             given = [self.reference(a) if isinstance(a, Term) else literal(a) for a in term.args]
             change = egg.Change(_SPAN, egg.Subsume(), term.symbol.name, given)
             commands.append(egg.ActionCommand(change))
+            gone = egg.Change(_SPAN, egg.Delete(), term.symbol.name, given)
+            self._taught.aside.append(egg.ActionCommand(gone))
         if commands:
             self._run(*commands)
 
@@ -466,8 +468,7 @@ class Session:
     def _sizes(self) -> list[tuple[str, int]]:
         """Rows by table: counted once between two commands that change any."""
         if self._known_sizes is None:
-            (sizes,) = self._run(egg.PrintSize(_SPAN, None))
-            self._known_sizes = list(sizes.sizes)
+            self._known_sizes = self._taught.sizes()
         return self._known_sizes
 
     # --- terms out

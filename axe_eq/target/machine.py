@@ -133,6 +133,8 @@ class Link:
         beside: devices compute while it carries messages, so their time can be hidden.
         wait_s: devices that it joins see each other's memory, and wait for each other so long
             before they read what others made; 0 where they do not see it.
+        bulk: rate and latency of exchanges so large that they end earlier by these; none by
+            default. A library may send large messages in another way than small ones.
     """
 
     bytes_per_s: float
@@ -142,6 +144,15 @@ class Link:
     n_devices: int = 0
     beside: bool = False
     wait_s: float = 0.0
+    bulk: tuple[float, float] | None = None
+
+    def seconds(self, n_bytes: int, n_messages: int) -> float:
+        """What an exchange takes whose busiest device moves so much over the link."""
+        least = self.latency_s + n_bytes / self.bytes_per_s
+        if self.bulk is not None:
+            rate, latency = self.bulk
+            least = min(least, latency + n_bytes / rate)
+        return least + n_messages * self.per_message_s
 
 
 @dataclass(frozen=True)

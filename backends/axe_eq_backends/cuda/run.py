@@ -107,6 +107,11 @@ class Program:
         """Inputs that lie as no strides say: on a device their arrays are their memory."""
         return frozenset(n for n in self.code.inputs if self.code.ports[n].lies)
 
+    @property
+    def lying(self) -> tuple[bool, ...]:
+        """Per output whether what a call on a device returns is its memory, likewise."""
+        return tuple(bool(self.code.ports[n].lies) for n in self.code.outputs)
+
     def on(self, device: int) -> OnDevice:
         """The program on a device.
 
@@ -152,7 +157,7 @@ class Program:
         Raises:
             ArgumentError: arrays of another number, type, shape, strides or device.
         """
-        library, there, given, copies = self._given(arrays, into)
+        library, there, given, copies = self._given(arrays)
         made = self._made(library, into)
         for copy in copies:
             copy.run()
@@ -174,7 +179,7 @@ class Program:
         Raises:
             ArgumentError: as `call`.
         """
-        library, there, given, copies = self._given(arrays, into)
+        library, there, given, copies = self._given(arrays)
         made = self._made(library, into)
         pointers = (*given, *(_pointer(library, a) for a in made))
         launch = there.prepared(pointers, library, (arrays, made, copies))
@@ -195,22 +200,13 @@ class Program:
         pointers = (*given, *(library.read(a).pointer for a in made))
         return there.parts(pointers, library, (arrays, made, copies))
 
-    def _given(
-        self, arrays: Sequence[Any], into: Sequence[Any] = ()
-    ) -> tuple[Library, OnDevice, list[int], list[Copy]]:
+    def _given(self, arrays: Sequence[Any]) -> tuple[Library, OnDevice, list[int], list[Copy]]:
         """Whose arrays these are, the program where they lie, their addresses, and copies before.
 
         An array that begins where kernels cannot read it stands at the address of its copy.
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
-        for name, goal in zip(self.code.made, self.code.wanted(into), strict=True):
-            port = self.code.ports[name]
-            if port.lies and not isinstance(goal, Address):
-                raise ArgumentError(
-                    f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
-                    "arrays of the host, whose results are laid out as arrays",
-                )  # fmt: skip
         first = next((i for i, a in enumerate(arrays[:n]) if on_device(a)), 0)
         library = library_of(arrays[first])
         # An array of another library is met through DLPack, which orders the streams of the two.

@@ -34,8 +34,7 @@ def saturated(fn: Callable[[Any], Any]) -> tuple[dict[str, int], list[tuple[str,
     terms = encode(program.outputs)
     found = saturate_program(program, terms, list(installed().values()), (),
                              requests_of(program, terms))  # fmt: skip
-    ever = found.session._taught._ever
-    return found.matches, found.session._sizes(), sum(map(len, ever.values()))
+    return found.matches, found.session._sizes(), len(found.session._taught.taught)
 
 
 def all_of(self: Reach, laws: dict[str, Law], *, ends: bool = False) -> list[str]:
