@@ -41,8 +41,8 @@ MOST_FORMS = 2  # forms of the program, at a time
 LEAST_GAIN = 0.01  # for which it is gone on
 # What a block costs beside its price, of a plan: a host launches it, and it waits for an exchange.
 # On two H200 a product in eight blocks takes 2 % longer than in four, which cost 1.5 % more.
-# Of small ones each waits about 3 us, and there is one wait less than blocks.
-BLOCK_SHARE, BLOCK_S = 0.005, 1.5e-6
+# Kernels of a block wait 3 us for what another one's exchange brings, which is more of small ones.
+BLOCK_SHARE, WAIT_S = 0.005, 3e-6
 MOST_HIDDEN = 3  # plans whose exchanges are hidden behind blocks
 MOST_SEEN = 2  # plans whose exchanges kernels carry
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
@@ -95,8 +95,9 @@ class Tried:
     @property
     def rank(self) -> tuple[bool, float, float]:
         """The better, the less: what fits, then by the objective, then by time."""
-        least = BLOCK_S / self.graph.time_s if self.graph.time_s else 0.0
-        share = max(BLOCK_SHARE, least) * sum(region.n_blocks for region in self.regions)
+        share = BLOCK_SHARE * sum(region.n_blocks for region in self.regions)
+        waits = WAIT_S * sum(region.n_blocks - 1 for region in self.regions)
+        share = max(share, waits / self.graph.time_s if self.graph.time_s else 0.0)
         return not self.fits, self.cost * (1 + share), self.graph.time_s
 
 
