@@ -44,7 +44,7 @@ LEAST_GAIN = 0.01  # for which it is gone on
 # Kernels of a block wait 3 us for what another one's exchange brings, which is more of small ones.
 BLOCK_SHARE, WAIT_S = 0.005, 3e-6
 MOST_HIDDEN = 3  # plans whose exchanges are hidden behind blocks
-MOST_SEEN = 2  # plans whose exchanges kernels carry
+MOST_SEEN, MOST_KINDS = 2, 6  # plans whose exchanges kernels carry, and kinds of these
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
@@ -245,11 +245,11 @@ class Plans:
             return
         plain = sorted(self.tried.values(), key=lambda t: t.rank)
         for tried in plain[:MOST_SEEN]:
-            for number, ways in carriers(tried.graph).items():
-                found = [tried]
-                for how in () if self._is_over else ways:
-                    said = f"kernels {how} what exchange {number} brings"
-                    carried = {**tried.carried, number: how}
+            for alike in carriers(tried.graph)[:MOST_KINDS]:
+                found, of = [tried], " ".join(map(str, alike.numbers[:4]))
+                for how in () if self._is_over else alike.ways:
+                    said = f"kernels {how} what exchange {of} brings"
+                    carried = {**tried.carried, **dict.fromkeys(alike.numbers, how)}
                     if (other := self._try(tried.cuts, said, carried=carried)) is not None:
                         found.append(other)
                 tried = min(found, key=lambda t: t.rank)

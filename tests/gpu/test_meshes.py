@@ -134,7 +134,8 @@ def test_kernels_read_and_store_on_other_devices(
     exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=M2, outputs=goal)
     assert numbered
     assert exe.plan.seen
-    given = [numbers(s, dtype, n) for n, s in enumerate(shapes)]
+    given = [np.sign(numbers(s, dtype, n)).astype(DTYPES[dtype].numpy)
+             for n, s in enumerate(shapes)]  # fmt: skip
     wanted = np.asarray(exe.meaning(*given), np.float32)
     run = exe.on("peers")
     shards = run.shards(*given)

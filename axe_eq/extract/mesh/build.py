@@ -18,7 +18,7 @@ from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import Option, Parts, fold_text
-from axe_eq.extract.mesh.seen import READ, lies_across
+from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, lies_across
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.steps import exchange
@@ -70,7 +70,6 @@ class Local:
 
 Compile = Callable[[Program], Local]
 VIEW = "view"  # kind of a move that moves nothing
-ALIGNMENT_BYTES = 128  # of where blocks begin, as kernels read and write memory
 
 
 @dataclass(frozen=True)

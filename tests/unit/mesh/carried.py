@@ -28,7 +28,7 @@ def carry(monkeypatch: pytest.MonkeyPatch, how: str) -> list[int]:
 
     def see(plans: Plans) -> None:
         best = plans.best
-        numbers = [n for n, ways in carriers(best.graph).items() if how in ways]
+        numbers = [n for alike in carriers(best.graph) if how in alike.ways for n in alike.numbers]
         if not numbers:
             return
         found.extend(numbers)
