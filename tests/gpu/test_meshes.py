@@ -165,7 +165,7 @@ def shards_of(shards: Any, number: int) -> list[Any]:
 def test_over_nccl_messages_stand_for_what_kernels_carry(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    carry(monkeypatch, STORE)
+    carry(monkeypatch, READ)
     exe, given = compiled_mlp(), [numbers(s, "f16", n) for n, s in enumerate(SHAPES)]
     assert exe.plan.seen
     exe.save(tmp_path / "mlp.axe")

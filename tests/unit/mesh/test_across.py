@@ -50,7 +50,7 @@ def drawn_cut(rng: random.Random, mesh: Mesh, rank: int) -> str:
 
 def test_every_element_of_every_part_is_found_where_a_device_has_it() -> None:
     rng, found, refused = random.Random(5), 0, 0
-    for _ in range(300):
+    for _ in range(120):
         mesh = rng.choice(MESHES)
         shape = tuple(12 * rng.randint(1, 2) for _ in range(rng.randint(1, 3)))
         part, whole = (
@@ -76,7 +76,7 @@ def test_every_element_of_every_part_is_found_where_a_device_has_it() -> None:
             device, address = made.places(rank)
             read = [memories[d][a] for d, a in zip(device, address, strict=True)]
             assert read == part.scatter(value, rank).tolist()
-    assert found > 100
+    assert found > 40
     assert refused < 20
 
 
@@ -132,13 +132,13 @@ def test_an_element_beside_what_a_device_has_is_a_fault() -> None:
 # -- plans -----------------------------------------------------------------------------------------
 
 READS = ("gathered product", "everywhere", "reassociated", "mlp", "softmax of a cut axis",
-         "column sums", "integers", "two by four", "three devices", "prefix sums", "attention",
-         "gram", "constant")  # fmt: skip
+         "column sums", "integers", "two by four", "three devices", "prefix sums", "gram",
+         "constant")  # fmt: skip
 STORES = ("summed product", "mlp", "column sums", "integers", "softmax of a cut axis", "gram")
 WAYS = [(name, READ) for name in READS] + [(name, STORE) for name in STORES]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "how"), WAYS)
 def test_kernels_that_see_other_devices_compute_what_is_meant(
     name: str, how: str, monkeypatch: pytest.MonkeyPatch
@@ -166,15 +166,6 @@ def test_kernels_that_see_other_devices_compute_what_is_meant(
     copied = run.whole(run(run.shards(*given)))
     for one, two in zip(flatten(copied)[1], flatten(found)[1], strict=True):
         assert np.array_equal(one, two)
-
-
-def test_most_of_these_cases_have_what_kernels_carry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, how in (("mlp", READ), ("summed product", STORE)):
-        numbers = carry(monkeypatch, how)
-        exe = compiled_for(name, seeing())
-        assert numbers
-        assert exe.plan.seen
-        assert axe.equivalent(CASES[name].fn, exe.plan)
 
 
 @pytest.mark.sampled(1)
@@ -290,6 +281,7 @@ def test_plans_with_messages_instead_compute_the_same(
 ) -> None:
     carry(monkeypatch, how)
     exe, given = compiled_for(name, seeing()), arguments(name)
+    assert axe.equivalent(CASES[name].fn, exe.plan)
     found = Simulation(exe.plan.apart, CpuRunner().prepare)(given)
     for one, two in zip(found, flatten(exe(*given))[1], strict=True):
         assert np.array_equal(one, two)
