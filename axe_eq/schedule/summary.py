@@ -48,7 +48,7 @@ class Access(NamedTuple):
             slow to fast. Empty where strides do not describe it, and in cones without products.
         offset: the element where it is read from or stored to, where the strides are given.
         fast: the letter of the dim whose neighbours are neighbours in memory; "" where none are.
-        remote: the part of its bytes that lies on other devices.
+        remote: the part of its bytes that lies on other devices, as often as links carry it.
     """
 
     n_bytes: float

@@ -87,6 +87,10 @@ def _changed(graph: ScheduleGraph, change: Callable[[str, Layout], str]) -> Sche
 
 
 def remote(text: str) -> float:
-    """The part of a value in a layout that lies on other devices than the one that reads it."""
-    layout = Layout.parse(text)
-    return 1.0 - 1.0 / prod(e for e, _, a in layout.shard if a == DEVICE_AXIS)
+    """The part of a value in a layout that lies on other devices than the one that uses it.
+
+    Devices go through their tiles in one order, so all others want the part of one at a time, and
+    its link serves them one after the other: of more than two devices it counts so often.
+    """
+    n = prod(e for e, _, a in Layout.parse(text).shard if a == DEVICE_AXIS)
+    return (1.0 - 1.0 / n) * max(n - 1, 1)

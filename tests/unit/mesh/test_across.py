@@ -113,7 +113,8 @@ def test_a_device_is_a_stride_of_the_window() -> None:
     far = WINDOW_BYTES // 2
     assert str(in_window(layout, 2)) == f"S[(3,4):({far}@m,1@m)] + 8@m"
     assert in_window(Layout([(8, 1)]), 2) == Layout([(8, 1)])
-    assert (remote(str(layout)), remote("S[(8):(1@m)]")) == (1 - 1 / 3, 0.0)
+    texts = str(layout), "S[(2,4):(1@gpuid,1@m)]", "S[(8):(1@m)]"
+    assert [remote(text) for text in texts] == [2 * (1 - 1 / 3), 0.5, 0.0]
 
 
 def test_an_element_beside_what_a_device_has_is_a_fault() -> None:
