@@ -119,7 +119,7 @@ def _clustered_product() -> Subject:
     m, n, k = 200, 128, 96
     a, b = normal(m, k, seed=1), normal(n, k, seed=2)
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
-    kernel = gemm(Problem(m, n, k), Tiling(64, 128, 32, 2, 1, 2, cluster=2))
+    kernel = gemm(Problem(m, n, k), Tiling(64, 128, 32, 2, 1, 2, cluster_rows=2))
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
 
 

@@ -90,15 +90,15 @@ def test_every_cta_of_a_cluster_gets_what_is_multicast(
 M, N, K = parameters()
 SIZES = [(128, 256, 64), (1000, 1048, 1032), (4096, 2304, 72), (2048, 4096, 1024), (8, 8, 8)]
 TILINGS = {
-    "rows": Tiling(cluster=2, along="m"),
-    "columns": Tiling(cluster=2, along="n"),
-    "four rows": Tiling(128, 256, 64, 3, cluster=4, along="m"),
-    "small, one consumer": Tiling(64, 128, 64, 4, consumers=1, cluster=2, along="m"),
-    "wide": Tiling(256, 128, 64, 3, cluster=2, along="n"),
+    "rows": Tiling(cluster_rows=2),
+    "columns": Tiling(cluster_cols=2),
+    "four rows": Tiling(128, 256, 64, 3, cluster_rows=4),
+    "small, one consumer": Tiling(64, 128, 64, 4, consumers=1, cluster_rows=2),
+    "wide": Tiling(256, 128, 64, 3, cluster_cols=2),
 }
 IN_EIGHTS = {
-    "halves of 104 rows": Tiling(128, 208, 64, 3, cluster=2, along="m"),
-    "parts of 96 and of 72": Tiling(192, 72, 64, 4, consumers=1, cluster=2, along="n"),
+    "halves of 104 rows": Tiling(128, 208, 64, 3, cluster_rows=2),
+    "parts of 96 and of 72": Tiling(192, 72, 64, 4, consumers=1, cluster_cols=2),
     "one panel of 152": Tiling(128, 152, 64, 4),
 }
 

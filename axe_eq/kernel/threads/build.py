@@ -81,10 +81,28 @@ class ThreadBuilder(Builder):
     # -- declarations --
 
     def smem(
-        self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | None = None
+        self,
+        name: str,
+        dtype: str,
+        shape: Sequence[int],
+        layout: Layout | str | None = None,
+        over: ir.Buffer | None = None,
     ) -> ir.Buffer:
-        """A piece of the CTA's shared memory, row-major unless `layout` says otherwise."""
-        return self.buffer(ir.SMEM, name, dtype, shape, layout)
+        """A piece of the CTA's shared memory, row-major unless `layout` says otherwise.
+
+        Args:
+            name, dtype, shape, layout: of it.
+            over: a piece that it begins with: it takes the place of that one and of those declared
+                after it. Barriers keep them apart in time, as the interpreter checks.
+
+        Raises:
+            ScheduleError: `over` is no piece of this kernel's shared memory, or there is not room.
+        """
+        piece = self.buffer(ir.SMEM, name, dtype, shape, layout)
+        if over is not None and (over not in self.kernel.buffers or not over.is_shared):
+            raise refuse(f"smem {name}", f"over {over}", "a piece of the CTA's shared memory")
+        piece.over = over
+        return piece
 
     def reg(
         self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | Placement
@@ -155,8 +173,13 @@ class ThreadBuilder(Builder):
         super()._add(statement)
 
     @contextmanager
-    def tiles(self, count: Int, persistent: bool = True) -> Iterator[Var]:
+    def tiles(self, count: Int, persistent: bool = True, first: Int = 0) -> Iterator[Var]:
         """Loop over this cluster's share of `count` units of work; its CTAs share each of them.
+
+        Args:
+            count: units.
+            persistent: as many clusters as the machine holds take them in turns; else one each.
+            first: those before it are not taken here.
 
         Raises:
             ScheduleError: another loop over tiles has another count.
@@ -171,8 +194,23 @@ class ThreadBuilder(Builder):
             raise refuse("tiles", f"{total} after {self.kernel.tiles}", "one grid per kernel")
         self.kernel.tiles, self.kernel.persistent = total, persistent
         n = self.kernel.cluster
-        grid = var(ir.N_CTAS.name, n, low=n)  # whole clusters
-        with self.range(count, ir.CTA // n, grid // n, "tile") as tile:
+        with self.range(count, first + ir.CTA // n, self._grid // n, "tile") as tile:
+            yield tile
+
+    @property
+    def _grid(self) -> Var:
+        """CTAs of the grid: whole clusters."""
+        n = self.kernel.cluster
+        return var(ir.N_CTAS.name, n, low=n)
+
+    def whole_waves(self, count: Int) -> Int:
+        """Units of work that fill waves of the grid, a CTA each."""
+        return self.let("whole", count // self._grid * self._grid, high=bounds(count)[1])
+
+    @contextmanager
+    def waves(self, whole: Int) -> Iterator[Var]:
+        """Loop over this CTA's own units of work of `whole_waves`, which its cluster does not share."""
+        with self.range(whole, ir.CTA, self._grid, "tile") as tile:
             yield tile
 
     @contextmanager

@@ -78,8 +78,9 @@ _CHOICES = {
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
     "product_waves": (1, 2),  # that tiles of as few columns as can be fill
-    "product_cluster": (1, 2),
+    "product_cluster": (1, 2, 4, 8),
     "product_split": (1, 2, 3, 4, 6, 8),
+    "product_rest": (2,),  # of tiles that fill no wave; clusters of more leave units out
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),

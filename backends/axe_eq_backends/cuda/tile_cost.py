@@ -46,7 +46,7 @@ from axe_eq_backends.cuda.schedules.gemm import (
     column_words,
     tile_words,
 )
-from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, part_rows
+from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
 from axe_eq_backends.cuda.tile_table import (
@@ -146,7 +146,7 @@ class Tiles(NamedTuple):
         stored: seconds in which those that multiply store.
         shared: seconds of the cache that all units share.
         begin, late: seconds until a unit multiplies, and for kernels that begin late.
-        rounds: tiles of the busiest unit.
+        parts: tiles that the busiest unit stores, or parts of their columns.
         wide: columns of a panel that is stored at once.
         smem: bytes of shared memory.
         lost, rejected: tiles that do not fit, and why, with their numbers.
@@ -162,7 +162,7 @@ class Tiles(NamedTuple):
     shared: Column
     begin: Column
     late: Column
-    rounds: Column
+    parts: Column
     wide: Column
     smem: Column
     lost: Mask
@@ -202,15 +202,19 @@ def _tiles(
     matrix = flops(summary.products, summary, columns) / rate * wasted
     matrix = matrix * _losses(table, target, columns)
     burst = peak * figure("burst_over_rate") / crossing ** figure("burst_exponent")
-    split, n_blocks = chosen["split"], pieces(summary, columns) * _whole_clusters(sides, chosen)
+    split, rest = chosen["split"], chosen["rest"] > 0
+    n_blocks = pieces(summary, columns) * _whole_clusters(sides, chosen)
     of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
-    steps = np.ceil(np.ceil(prod(summary.products[0].reduced) / chosen["k"]) / split)
-    rounds = np.ceil(n_blocks / _units(target, split * of_cluster))
+    whole = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
+    steps = np.ceil(whole / split)
+    alone, rounds = _rounds(n_blocks, _units(target, split * of_cluster), chosen)
+    parts = alone * split + rounds  # of a tile's columns that a unit stores
     flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
     copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
     work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
     multiplied, power = work * target.n_units / burst, figure("overlap_power")
-    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
+    step = _together(power, np.maximum(copied, flowing), multiplied)
+    waits = (alone * whole + rounds * steps) * step
     lines = _stage_bytes(sides, columns, of="lines", clusters=True)
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # A row's rate is what all units have power for: where some have nothing to do others have more.
@@ -226,16 +230,35 @@ def _tiles(
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
     added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
     once = figure("product_begin_s")
-    begin = np.where(split > 1, (once + added) * rounds, once)  # tiles are one after the other
+    # Tiles that CTAs share are one after the other.
+    begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
     late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
     smem, columns.time_s = slot * chosen["stages"] + beside, np.zeros(len(columns))
+    lone = (rounds < 1) | (len(summary.products) > 1)
+    columns.reject(rest & lone, "no rest of tiles beside whole waves, or several products of it")
+    room = slot * chosen["stages"]
+    columns.reject(rest & (sums > room), "sums that exceed the place of operands")
     _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
         table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
-        rounds * (stored + panels * figure("store_panel_s")), n_blocks * steps * lines / per_s,
-        begin, late, rounds, wide, smem, np.isinf(columns.time_s), columns.rejected,
+        parts * (stored + panels * figure("store_panel_s")),
+        n_blocks * np.where(rest, whole, steps) * lines / per_s,
+        begin, late, parts, wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
+
+
+def _rounds(
+    n_blocks: Column, units: Column, chosen: Mapping[str, Column]
+) -> tuple[Column, Column]:
+    """Tiles that the busiest unit has alone where it shares the rest, and those that it shares.
+
+    Where nothing or every tile is shared they are all of the second kind.
+    """
+    rest = chosen["rest"] > 0
+    alone = np.where(rest, np.floor(n_blocks / units), 0.0)
+    left = n_blocks - alone * units
+    return alone, np.ceil(left * np.where(rest, chosen["split"], 1.0) / units)
 
 
 def _of_clusters(columns: Columns) -> Columns:
@@ -282,7 +305,9 @@ def _in_step(target: Target, columns: Columns) -> Column:
 
 def _losses(table: Table, target: Target, columns: Columns) -> Column:
     """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
-    part, figure = columns.extra["staging"] / table.panels, target.figure
+    chosen, figure = columns.extra, target.figure
+    part = chosen["staging"] / table.panels
+    part = part / np.where(chosen["rest"] > 0, chosen["split"], 1)
     in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
     return (
         1
@@ -328,7 +353,9 @@ def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
     threads = GROUP_THREADS * chosen["consumers"]
     written = instructions(chosen["m"] * chosen["n"] / chosen["split"] / threads * cells)
     issue = chosen["consumers"] * target.n_units * 2 * LANES_OF_UNIT / target.vector_flops_per_s
-    return np.asarray(written * (tiles.rounds * issue + target.figure("cold_instruction_s")))
+    # Tiles that are shared and those that are not have instructions of their own.
+    texts = np.where(chosen["rest"] > 0, chosen["split"] + 1, 1)
+    return np.asarray(written * (tiles.parts * issue + texts * target.figure("cold_instruction_s")))
 
 
 def _together(power: float, *parts: Column) -> Column:
@@ -403,7 +430,7 @@ def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
     """Bytes of shared memory that no operand takes: staged results, and sums that others fetch."""
     chosen = columns.extra
     sums = chosen["m"] * chosen["n"] * len(sides.summary.products) * DTYPES["f32"].itemsize
-    fetched = np.where(chosen["split"] > 1, sums, 0)
+    fetched = np.where((chosen["split"] > 1) & (chosen["rest"] == 0), sums, 0)
     return np.asarray(chosen["staging"] * table.panel_bytes + fetched + SMEM_SLACK)
 
 
@@ -424,12 +451,15 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
         fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
-        part = part_rows(not along_side(a) for a in fed)
-        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (part * n) > 0)
+        # Parts are of rows where the reduced dim is contiguous, else of that dim.
+        of_rows = not all(map(along_side, fed))
+        uneven = (chosen["k"] if any(map(along_side, fed)) else 0) % (PERIOD_ROWS * n)
+        uneven = uneven + (chosen[other] if of_rows else 0) % (PERIOD_ROWS * n)
+        lone = (np.ceil(there / chosen[of]) < n) | (uneven > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
         # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
         last = sides.there[side == "rows"] % chosen[other]
-        beyond = (last > 0) & (last <= chosen[other] * (n - 1) / n)
+        beyond = of_rows & (last > 0) & (last <= chosen[other] * (n - 1) / n)
         columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
     steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
     columns.reject(chosen["split"] > steps, "parts of fewer steps than one")

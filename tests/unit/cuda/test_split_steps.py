@@ -152,7 +152,7 @@ def test_tilings_that_cannot_be_split_are_refused() -> None:
     for p, tiling, message in (
         (Problem(64, 64, 128), Tiling(64, 64, 64, 2, 1, split=4), "2 steps for 4 CTAs"),
         (Problem(m, n, k), Tiling(64, 64, 64, 2, 1, split=2), "steps for 2 CTAs"),
-        (Problem(64, 64, 512), Tiling(64, 128, 64, 2, 1, cluster=2, split=2), "clusters of 2"),
+        (Problem(64, 64, 512), Tiling(64, 128, 64, 2, 1, cluster_rows=2, split=2), "clusters of 2"),
         (Problem(64, 64, 512), Tiling(64, 96, 64, 2, 1, split=8), "96 columns"),
     ):
         with pytest.raises(AxeError, match=message):

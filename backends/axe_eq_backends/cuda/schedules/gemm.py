@@ -6,12 +6,15 @@ a ring of operand tiles full by bulk copies; consumer warpgroups multiply and st
 memory. Outer dims (batches) are coordinates of tiles, parts of the reduced dim coordinates of
 steps; a matrix's own dims may be several of a tensor's.
 
-CTAs of a cluster take neighbouring tiles of rows or of columns. The operand tile that all of them
-need is loaded once: each CTA loads its part into the shared memory of all, and a slot is free when
-the consumers of all have released it.
+CTAs of a cluster take neighbouring tiles of rows, of columns, or of both. An operand tile that
+several of them need is loaded once: each of these loads a part of it into the shared memory of all,
+some rows, or some of the reduced dim where that is not contiguous. A slot is free when the
+consumers of all who read what comes into it have released it.
 
 Or CTAs of a cluster take parts of one tile's steps. Each puts its sums into its shared memory, and
 once all have, each adds up some columns of all of them, in the order of the CTAs, and stores those.
+So they do with all tiles, of which there is one for a cluster, or with the `rest` alone: tiles that
+fill whole waves of the grid have a CTA each, and sums of the others take the place of the ring.
 
 A last tile of which little is there copies that alone, once all slots hold values (`ragged`): rows
 past its end are multiplied too, and stored nowhere.
@@ -36,7 +39,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.contraction import banded, digits
-from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, End, Side, ends, part_rows, tail_of
+from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, End, Side, ends, tail_of
 from axe_eq_backends.cuda.schedules.tiling import (
     DEFAULT,
     PARAMETERS,
@@ -54,6 +57,9 @@ CORE_COLS = 8  # of accumulators: parts of a tile's columns are whole ones
 MOST_HELD = 208
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
 Lead = tuple[Int, ...]
+_At = tuple[Lead, Int, Int]  # outer indices of a tile, its first row and column
+# Where CTAs that share a tile have read their slots, put sums in their place, and read all of them.
+_MEETINGS = 3
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
 
@@ -91,18 +97,22 @@ class _Writer:
         if tiling.m % tiling.consumers or rows % 64:
             wrong = f"{tiling.m} rows for {tiling.consumers} warpgroups"
             raise ScheduleError(f"tiling of {name}", wrong, "a multiple of 64 rows each")
-        if tiling.along not in ("m", "n"):
-            raise ScheduleError(f"tiling of {name}", f"clusters along {tiling.along!r}", "m or n")
-        side = int(tiling.along == "m")  # that CTAs of a cluster share
-        shared = tiling.n if side else tiling.m
-        part = part_rows([bool(pair[side].major) for pair in problem.products])
-        if shared % (part * tiling.cluster) and tiling.cluster > 1:
-            wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
-            raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {part} rows each")
+        for side, (tile, n) in enumerate(
+            ((tiling.m, tiling.cluster_cols), (tiling.n, tiling.cluster_rows))
+        ):
+            for matrix in {pair[side] for pair in problem.products} if n > 1 else ():
+                shared, what = (tile, "rows") if matrix.major else (tiling.k, "elements")
+                if shared % (PERIOD_ROWS * n):
+                    wrong = f"{shared} shared {what} of {matrix.name} for {n} CTAs"
+                    expected = f"a multiple of {PERIOD_ROWS} {what} each"
+                    raise ScheduleError(f"tiling of {name}", wrong, expected)
         if tiling.split > 1 and (tiling.cluster > 1 or tiling.n % (CORE_COLS * tiling.split)):
             parts = f"{tiling.split} parts of steps"
             wrong = f"{parts}, {tiling.n} columns, clusters of {tiling.cluster}"
             raise ScheduleError(f"tiling of {name}", wrong, f"columns of whole {CORE_COLS} each")
+        if tiling.rest and (tiling.split == 1 or len(problem.products) > 1):
+            wrong = f"{len(problem.products)} products, {tiling.split} parts of the rest of tiles"
+            raise ScheduleError(f"tiling of {name}", wrong, "one product, of several parts")
         self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster * tiling.split)
         self.rows, self.cols = rows, tiling.n // tiling.split
         self.size = DTYPES[problem.out.dtype].itemsize
@@ -123,16 +133,18 @@ class _Writer:
         self.full, self.empty = k.mbarriers("full", t.stages), k.mbarriers("empty", t.stages)
         self.rows_of_tiles = k.let("tiles_m", ceil_div(self.p.m, t.cluster_m))
         self.cols_of_tiles = k.let("tiles_n", ceil_div(self.p.n, t.cluster_n))
+        self.count = self.rows_of_tiles * self.cols_of_tiles * prod(self.p.outer)
         self.per_part = ceil_div(self.p.k, t.k)
         self.steps = k.let("steps", self.per_part * prod(self.p.parts))
-        self.first: Int = 0
+        self.first, self.own_steps = 0, self.steps
         if t.split > 1:
             if not isinstance(self.steps, int) or self.steps < t.split:
                 wrong = f"{self.steps} steps for {t.split} CTAs"
                 raise ScheduleError(f"tiling of {k.kernel.name}", wrong, "at least one each")
             self.first = k.let("first", k.rank * self.steps // t.split)
             end = (k.rank + 1) * self.steps // t.split
-            self.steps = k.let("own_steps", end - self.first)
+            self.own_steps = k.let("own_steps", end - self.first)
+        self.whole: Int = k.whole_waves(self.count) if t.rest else 0
         with k.roles():
             with k.warpgroups(t.consumers, t.consumers + 1):
                 self._produce()
@@ -169,8 +181,9 @@ class _Writer:
         self.partials: list[ir.Buffer] = []
         if t.split > 1:
             sums = t.consumers, self.rows, t.n
+            over = self.operands[p.products[0][0].name][1] if t.rest else None
             self.partials = [
-                k.smem("partials", "f32", sums, _of_threads(*sums)) for _ in p.products
+                k.smem("partials", "f32", sums, _of_threads(*sums), over=over) for _ in p.products
             ]
         lead = (t.consumers, self.staged)
         layout = (
@@ -257,14 +270,19 @@ class _Writer:
     # -- roles --
 
     @contextmanager
-    def _tiles(self) -> Iterator[tuple[Lead, Int, Int]]:
+    def _tiles(self, alone: bool = False) -> Iterator[tuple[Lead, Int, Int]]:
         """This CTA's tiles, in bands of tile rows: outer indices, first row and column.
 
         A tile of a cluster is as many of them, side by side.
+
+        Args:
+            alone: those that no cluster shares, where it shares the rest of them.
         """
         k, t = self.k, self.t
         per_batch = self.rows_of_tiles * self.cols_of_tiles
-        with k.tiles(per_batch * prod(self.p.outer), persistent=t.split == 1) as number:
+        persistent = t.split == 1 or bool(t.rest)
+        shared = k.tiles(self.count, persistent=persistent, first=self.whole)
+        with k.waves(self.whole) if alone else shared as number:
             lead: Lead = ()
             tile: Int = number
             if self.p.outer:
@@ -272,10 +290,25 @@ class _Writer:
                 tile = number % per_batch
             band = max(1, t.band * t.m // t.cluster_m)
             row, col = banded(k, tile, (self.rows_of_tiles, self.cols_of_tiles), band)
-            rank = k.rank if t.cluster > 1 else 0
-            row_of, col_of = (rank, 0) if t.along == "m" else (0, rank)
+            row_of, col_of = self._place
             row, col = row * t.cluster_m + row_of * t.m, col * t.cluster_n + col_of * t.n
             yield lead, k.let("row", row), k.let("col", col)
+
+    @property
+    def _place(self) -> tuple[Int, Int]:
+        """Row and column of this CTA in a cluster that shares operands."""
+        cols = self.t.cluster_cols
+        rank = self.k.rank if self.t.cluster > 1 else 0
+        return rank // cols, rank % cols if cols > 1 else 0
+
+    def _readers(self, side: str) -> list[Int]:
+        """CTAs of the cluster that read the same tile of a side, in a cluster of both this first."""
+        (row, col), rows, cols = self._place, self.t.cluster_rows, self.t.cluster_cols
+        if min(rows, cols) == 1:
+            return list(range(cols if side == "m" else rows))
+        if side == "m":
+            return [row * cols + (col + d) % cols for d in range(cols)]
+        return [(row + d) % rows * cols + col for d in range(rows)]
 
     def _there(self, matrix: Matrix, extent: Int, tile: int) -> int:
         """Rows of an operand's tile that are copied: not those past the end of a single tile.
@@ -317,18 +350,38 @@ class _Writer:
 
     def _produce(self) -> None:
         k, t = self.k, self.t
-        with k.one_thread():
+        # A ring goes on from tiles of one kind to those of the other: all threads count its slots.
+        with ExitStack() as stack:
+            if not t.rest:
+                stack.enter_context(k.one_thread())
             pipe = k.pipe(t.stages, parity=1)
             filled: Int = 0
             if any(self.tails.values()):
                 filled = k.state("filled", 0, high=t.stages)
-            with self._tiles() as (lead, row, col), k.range(self.steps, name="step") as own:
+            if t.rest:
+                with self._tiles(alone=True) as at:
+                    self._copy(pipe, filled, at, 0, self.steps)
+            with self._tiles() as at:
+                self._copy(pipe, filled, at, self.first, self.own_steps)
+                for _ in range(_MEETINGS if t.rest else 0):
+                    k.cluster_sync()
+        if t.split > 1 and not t.rest:
+            k.cluster_sync()
+
+    def _copy(self, pipe: Pipe, filled: Int, at: _At, first: Int, steps: Int) -> None:
+        """Copy a tile's operands, step by step."""
+        k, t = self.k, self.t
+        lead, row, col = at
+        with k.range(steps, name="step") as own:
+            step = k.let("at", first + own) if t.split > 1 else own
+            depth: Int = step
+            if self.p.parts:
+                lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
+                depth = step % self.per_part
+            with ExitStack() as alone:
+                if t.rest:
+                    alone.enter_context(k.one_thread())
                 k.wait(self.empty, pipe.stage, pipe.parity)
-                step = k.let("at", self.first + own) if t.split > 1 else own
-                depth: Int = step
-                if self.p.parts:
-                    lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
-                    depth = step % self.per_part
                 begin = lead[self.p.end[0]] * self.p.k if self.p.end else 0
                 for end in ends(self._ragged(row, col), filled, t.stages):
                     with ExitStack() as stack:
@@ -336,11 +389,9 @@ class _Writer:
                             stack.enter_context(k.when(condition))
                         stack.enter_context(k.arrives(self.full, pipe.stage))
                         self._load(pipe, lead, row, col, begin + depth * t.k, end)
-                if isinstance(filled, Var):
-                    k.assign(filled, minimum(filled + 1, t.stages))
-                pipe.advance()
-        if t.split > 1:
-            k.cluster_sync()
+            if isinstance(filled, Var):
+                k.assign(filled, minimum(filled + 1, t.stages))
+            pipe.advance()
 
     def _ragged(self, row: Int, col: Int) -> list[Side]:
         """Sides whose last tile is copied in another way."""
@@ -358,15 +409,18 @@ class _Writer:
             tensor, ring, there = self.operands[matrix.name]
             if side in end.last:
                 there = self.tails[matrix.name] or there
-            if t.cluster == 1 or side == t.along:
-                part = _part(tensor, matrix.place, lead, span(at, there), span(depth, t.k))
-                k.copy_async(ring[pipe.stage, span(0, there)], part)
-                continue
-            # All CTAs of the cluster need this tile: each loads its part for all.
-            own = there // t.cluster
-            first = k.rank * own
-            part = _part(tensor, matrix.place, lead, span(at + first, own), span(depth, t.k))
-            k.copy_async(ring[pipe.stage, span(first, own)], part, ranks=range(t.cluster))
+            readers = self._readers(side)
+            rows, deep = span(0, there), span(0, t.k)
+            if (n := len(readers)) > 1:  # each loads its part for all
+                own = self._place[side == "m"]
+                if matrix.major:
+                    rows = span(own * (there // n), there // n)
+                else:
+                    deep = span(own * (t.k // n), t.k // n)
+            here = span(at + rows.begin, rows.extent), span(depth + deep.begin, deep.extent)
+            slot = ring[pipe.stage, rows, deep] if deep.extent < t.k else ring[pipe.stage, rows]
+            part = _part(tensor, matrix.place, lead, *here)
+            k.copy_async(slot, part, ranks=readers if n > 1 else ())
 
     def _consume(self, group: Int) -> None:
         k, t = self.k, self.t
@@ -377,42 +431,72 @@ class _Writer:
             for _ in self.p.products
         ]
         previous = k.state("previous", 0, high=t.stages - 1)
-        with self._tiles() as at:
-            tile = self._tile(group, *at)
-            results = [acc[:, : self.cols] for acc in accs]
-            early = self._early(accs)
-            vectors = self._read(results[0], tile, span(tile.col, self.cols), early)
-            with k.range(self.steps, name="step") as step:
-                k.wait(self.full, pipe.stage, pipe.parity)
-                self._multiply(accs, pipe, group, step)
-                k.wait_group("wgmma", len(accs))  # the step before is done: its slot is free
-                with k.when(step > 0), k.one_thread():
-                    self._release(previous)
-                k.assign(previous, pipe.stage)
-                pipe.advance()
-            ahead = self._ahead(results[0], tile, 0, early) if t.split == 1 else {}
-            k.wait_group("wgmma", 0)
-            with k.one_thread():
-                self._release(previous)
-            if t.split == 1:
-                self._store(results, tile, group, vectors, ahead, early)
-            for acc, partial in zip(accs, self.partials, strict=False):
-                k.copy(partial[group], acc.all)
-        if t.split > 1:
-            k.cluster_sync()
-            with self._tiles() as at:
+        early = self._early(accs)
+        if t.split == 1 or t.rest:
+            with self._tiles(alone=bool(t.rest)) as at:
                 tile = self._tile(group, *at)
-                results = [self._added(partial, group) for partial in self.partials]
+                results = [acc.all for acc in accs]
+                vectors = self._read(results[0], tile, span(tile.col, t.n), early)
+                self._sum(accs, pipe, group, previous, self.steps)
                 ahead = self._ahead(results[0], tile, 0, early)
+                self._summed(previous)
                 self._store(results, tile, group, vectors, ahead, early)
+        if t.split > 1:
+            with self._tiles() as at:
+                tile = self._tile(group, *at, shared=True)
+                own = accs[0][:, : self.cols]
+                vectors = self._read(own, tile, span(tile.col, self.cols), early)
+                self._sum(accs, pipe, group, previous, self.own_steps)
+                self._summed(previous)
+                if t.rest:
+                    k.cluster_sync()  # sums take the place of slots that all have read
+                for acc, partial in zip(accs, self.partials, strict=True):
+                    k.copy(partial[group], acc.all)
+                if t.rest:
+                    k.fence_async()
+                    k.cluster_sync()
+                    self._merge(tile, group, vectors, early)
+                    k.cluster_sync()  # slots take the place of sums that all have read
+            if not t.rest:
+                k.cluster_sync()
+                with self._tiles() as at:
+                    self._merge(self._tile(group, *at, shared=True), group, vectors, early)
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
 
-    def _tile(self, group: Int, lead: Lead, row: Int, col: Int) -> _Tile:
-        """What a consumer stores of a tile."""
+    def _sum(
+        self, accs: list[ir.Buffer], pipe: Pipe, group: Int, previous: Var, steps: Int
+    ) -> None:
+        """Multiply a tile's steps; the last products are on their way."""
         k = self.k
-        if self.t.split > 1:
+        with k.range(steps, name="step") as step:
+            k.wait(self.full, pipe.stage, pipe.parity)
+            self._multiply(accs, pipe, group, step)
+            k.wait_group("wgmma", len(accs))  # the step before is done: its slot is free
+            with k.when(step > 0), k.one_thread():
+                self._release(previous)
+            k.assign(previous, pipe.stage)
+            pipe.advance()
+
+    def _summed(self, previous: Var) -> None:
+        """Wait for the last products of a tile."""
+        self.k.wait_group("wgmma", 0)
+        with self.k.one_thread():
+            self._release(previous)
+
+    def _merge(
+        self, tile: _Tile, group: Int, vectors: Mapping[str, ir.Buffer], early: Sequence[str]
+    ) -> None:
+        """Add up this CTA's columns of what the CTAs of its cluster share, and store them."""
+        results = [self._added(partial, group) for partial in self.partials]
+        ahead = self._ahead(results[0], tile, 0, early)
+        self._store(results, tile, group, vectors, ahead, early)
+
+    def _tile(self, group: Int, lead: Lead, row: Int, col: Int, shared: bool = False) -> _Tile:
+        """What a consumer stores of a tile: of one that CTAs share, some columns."""
+        k = self.k
+        if shared:
             col = k.let("own_col", col + k.rank * self.cols)
         return _Tile(lead, k.let("group_row", row + group * self.rows), col)
 
@@ -440,15 +524,18 @@ class _Writer:
         early: Sequence[str],
     ) -> None:
         """Compute and store a tile, panel by panel."""
-        for panel in range(self.panels):
+        for panel in range(self._n_panels(results[0])):
             ins = self._operands(results, vectors, ahead, panel)
             with self._stored(ins, tile, group, panel):
                 ahead = self._ahead(results[0], tile, panel + 1, early)
 
     def _release(self, slot: Int) -> None:
         """The slot has been read: what fills it next comes from every CTA of the cluster."""
-        n = self.t.cluster
-        self.k.arrive(self.empty, slot, ranks=range(n) if n > 1 else ())
+        t = self.t
+        readers = self._readers("m") + self._readers("n")[1:]
+        if min(t.cluster_rows, t.cluster_cols) == 1:
+            readers = list(range(t.cluster))
+        self.k.arrive(self.empty, slot, ranks=readers if t.cluster > 1 else ())
 
     def _multiply(self, accs: list[ir.Buffer], pipe: Pipe, group: Int, step: Int) -> None:
         for acc, (a, b) in zip(accs, self.p.products, strict=True):
@@ -505,15 +592,21 @@ class _Writer:
 
         The panel before has left its accumulators by then, so that they take no more registers.
         """
-        if panel == self.panels:
+        if panel == self._n_panels(acc):
             return {}
         dims = [name for name in ("n", "mn") if name not in early]
         columns = self._columns(panel)
         cols = span(tile.col + columns.start, columns.stop - columns.start)
         return self._read(acc[:, columns], tile, cols, dims)
 
+    def _n_panels(self, results: ir.View) -> int:
+        """Panels of a tile: of its whole columns, those of all who may share it."""
+        return number(results.shape[1]) // self.cols * self.panels
+
     def _columns(self, panel: int) -> slice:
-        return slice(panel * self.wide, min((panel + 1) * self.wide, self.cols))
+        part, own = divmod(panel, self.panels)
+        first = part * self.cols
+        return slice(first + own * self.wide, first + min((own + 1) * self.wide, self.cols))
 
     def _operands(
         self,
