@@ -204,8 +204,14 @@ class ThreadBuilder(Builder):
         return var(ir.N_CTAS.name, n, low=n)
 
     def whole_waves(self, count: Int) -> Int:
-        """Units of work that fill waves of the grid, a CTA each."""
-        return self.let("whole", count // self._grid * self._grid, high=bounds(count)[1])
+        """Units of work that CTAs take alone, one each in every wave of the grid.
+
+        The others are no more than there are clusters: where more are left, all are taken alone.
+        """
+        grid, most = self._grid, bounds(count)[1]
+        left = self.let("left", count % grid)
+        room = self.let("room", grid + grid // self.kernel.cluster - left, low=0)
+        return self.let("whole", count - left * (room // grid), low=0, high=most)
 
     @contextmanager
     def waves(self, whole: Int) -> Iterator[Var]:

@@ -129,6 +129,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     Raises:
         ProgramError: another approximation.
     """
+    namespace_of(x)
     if word("approximate", approximate, ("none", "tanh")) == "none":
         return 0.5 * x * (1 + apply_cell("erf", x * math.sqrt(0.5)))
     # 1 + tanh(y) = 2 sigmoid(2 y): nothing cancels, and machines take half as long.

@@ -217,9 +217,13 @@ _FIGURES = {
     "add_sums_s": 0.8e-6,
     "add_sums_bytes_per_s": 40e9,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
-    # took 28 us beside their product (f16, 1000 x 6144 x 1536; 2026-11-27), 3.5e-9 each; less here,
-    # for no smaller kernel was measured.
-    "cold_instruction_s": 1.0e-9,
+    # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
+    # 1536; 2026-11-27), of which issue is 1.0e-9 each.
+    "cold_instruction_s": 0.55e-9,
+    # Until a panel of what a result reads whole is there, and for a register of it of each thread:
+    # x + y of 8192 x 256 x 128, 23 tiles (2026-11-27).
+    "read_panel_s": 0.3e-6,
+    "read_word_s": 19e-9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,

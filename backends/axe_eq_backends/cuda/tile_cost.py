@@ -114,7 +114,7 @@ def _priced(sides: Matrices, target: Target) -> Columns:
     tiles = _tiles(_alone(summary), *named, Machine(target))
     columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
     roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
-    _pace(tiles, summary.cells, target, columns)
+    _pace(tiles, summary, target, columns)
     apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
     columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
     _check(sides, tiles, columns)
@@ -235,8 +235,8 @@ def _tiles(
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
     late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
     smem, columns.time_s = slot * chosen["stages"] + beside, np.zeros(len(columns))
-    lone = (rounds < 1) | (len(summary.products) > 1)
-    columns.reject(rest & lone, "no rest of tiles beside whole waves, or several products of it")
+    unfit = (rounds != 1) | (len(summary.products) > 1)
+    columns.reject(rest & unfit, "tiles that fill waves, or more parts of the others than units")
     room = slot * chosen["stages"]
     columns.reject(rest & (sums > room), "sums that exceed the place of operands")
     _fit(sides, table.uneven, smem, target, columns)
@@ -319,7 +319,7 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
     )
 
 
-def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
+def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
     Units that wait, the cache that they share and main memory: none of these hides the others
@@ -327,7 +327,7 @@ def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
 
     Args:
         tiles: those of the product.
-        cells: operations of an element of the result.
+        summary: the product and what follows it.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
@@ -339,7 +339,8 @@ def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
     paced = _together(power, tiles.waits + tiles.stored, tiles.shared, read)
     columns.time_s = target.launch_s + np.maximum(computed, paced) + tiles.begin + tiles.late
-    columns.time_s = columns.time_s + _of_cells(tiles, cells, target)
+    columns.time_s = columns.time_s + _of_cells(tiles, summary.cells, target)
+    columns.time_s = columns.time_s + _of_reads(tiles, summary, target)
     costs |= {"waits_s": tiles.waits, "latency_s": tiles.begin}
     costs["memory_s"] = _together(power, tiles.shared, read)
 
@@ -356,6 +357,18 @@ def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
     # Tiles that are shared and those that are not have instructions of their own.
     texts = np.where(chosen["rest"] > 0, chosen["split"] + 1, 1)
     return np.asarray(written * (tiles.parts * issue + texts * target.figure("cold_instruction_s")))
+
+
+def _of_reads(tiles: Tiles, summary: Summary, target: Target) -> Column:
+    """Seconds in which those that multiply read what results take whole: panel by panel."""
+    chosen, found = tiles.chosen, np.zeros(len(tiles.smem))
+    panels = np.ceil(chosen["n"] / chosen["split"] / tiles.wide)
+    for a in summary.loads:
+        if not a.feeds_product and {"p", "q"} <= set(a.letters):
+            words = tile_words(chosen["m"] / chosen["consumers"], tiles.wide, a.itemsize)
+            each = target.figure("read_panel_s") + words * target.figure("read_word_s")
+            found = found + tiles.parts * panels * each
+    return found
 
 
 def _together(power: float, *parts: Column) -> Column:

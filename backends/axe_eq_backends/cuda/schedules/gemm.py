@@ -14,7 +14,8 @@ consumers of all who read what comes into it have released it.
 Or CTAs of a cluster take parts of one tile's steps. Each puts its sums into its shared memory, and
 once all have, each adds up some columns of all of them, in the order of the CTAs, and stores those.
 So they do with all tiles, of which there is one for a cluster, or with the `rest` alone: tiles that
-fill whole waves of the grid have a CTA each, and sums of the others take the place of the ring.
+fill waves of the grid have a CTA each, then there is at most one for a cluster, whose sums take the
+place of the ring.
 
 A last tile of which little is there copies that alone, once all slots hold values (`ragged`): rows
 past its end are multiplied too, and stored nowhere.
@@ -58,8 +59,6 @@ MOST_HELD = 208
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
 Lead = tuple[Int, ...]
 _At = tuple[Lead, Int, Int]  # outer indices of a tile, its first row and column
-# Where CTAs that share a tile have read their slots, put sums in their place, and read all of them.
-_MEETINGS = 3
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
 
@@ -363,9 +362,9 @@ class _Writer:
                     self._copy(pipe, filled, at, 0, self.steps)
             with self._tiles() as at:
                 self._copy(pipe, filled, at, self.first, self.own_steps)
-                for _ in range(_MEETINGS if t.rest else 0):
+                if t.rest:
                     k.cluster_sync()
-        if t.split > 1 and not t.rest:
+        if t.split > 1:
             k.cluster_sync()
 
     def _copy(self, pipe: Pipe, filled: Int, at: _At, first: Int, steps: Int) -> None:
@@ -426,10 +425,7 @@ class _Writer:
         k, t = self.k, self.t
         self._blank()
         pipe = k.pipe(t.stages)
-        accs = [
-            k.reg("acc", "f32", (self.rows, t.n), accumulator(self.rows, t.n))
-            for _ in self.p.products
-        ]
+        accs = self._accumulators()
         previous = k.state("previous", 0, high=t.stages - 1)
         early = self._early(accs)
         if t.split == 1 or t.rest:
@@ -442,6 +438,7 @@ class _Writer:
                 self._summed(previous)
                 self._store(results, tile, group, vectors, ahead, early)
         if t.split > 1:
+            accs = self._accumulators() if t.rest else accs
             with self._tiles() as at:
                 tile = self._tile(group, *at, shared=True)
                 own = accs[0][:, : self.cols]
@@ -452,18 +449,16 @@ class _Writer:
                     k.cluster_sync()  # sums take the place of slots that all have read
                 for acc, partial in zip(accs, self.partials, strict=True):
                     k.copy(partial[group], acc.all)
-                if t.rest:
-                    k.fence_async()
-                    k.cluster_sync()
-                    self._merge(tile, group, vectors, early)
-                    k.cluster_sync()  # slots take the place of sums that all have read
-            if not t.rest:
-                k.cluster_sync()
-                with self._tiles() as at:
-                    self._merge(self._tile(group, *at, shared=True), group, vectors, early)
+            k.cluster_sync()
+            with self._tiles() as at:
+                self._merge(self._tile(group, *at, shared=True), group, vectors, early)
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
+
+    def _accumulators(self) -> list[ir.Buffer]:
+        layout, shape = accumulator(self.rows, self.t.n), (self.rows, self.t.n)
+        return [self.k.reg("acc", "f32", shape, layout) for _ in self.p.products]
 
     def _sum(
         self, accs: list[ir.Buffer], pipe: Pipe, group: Int, previous: Var, steps: Int
