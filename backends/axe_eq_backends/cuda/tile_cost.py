@@ -494,10 +494,12 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
     wide = np.maximum(tiles.wide, PANEL_BYTES // summary.stores[0].itemsize)
+    rows = chosen["m"] / chosen["consumers"]
+    fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
+    held = held + np.where(chosen["rest"] > 0, fetched, 0)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and "q" in a.letters)
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
-        rows = chosen["m"] / chosen["consumers"]
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words
     # Ranks take some too: 200 beside them spill, as compiled.

@@ -425,7 +425,10 @@ class _Writer:
         k, t = self.k, self.t
         self._blank()
         pipe = k.pipe(t.stages)
-        accs = self._accumulators()
+        accs = [
+            k.reg("acc", "f32", (self.rows, t.n), accumulator(self.rows, t.n))
+            for _ in self.p.products
+        ]
         previous = k.state("previous", 0, high=t.stages - 1)
         early = self._early(accs)
         if t.split == 1 or t.rest:
@@ -438,11 +441,10 @@ class _Writer:
                 self._summed(previous)
                 self._store(results, tile, group, vectors, ahead, early)
         if t.split > 1:
-            accs = self._accumulators() if t.rest else accs
             with self._tiles() as at:
                 tile = self._tile(group, *at, shared=True)
-                own = accs[0][:, : self.cols]
-                vectors = self._read(own, tile, span(tile.col, self.cols), early)
+                own = [acc[:, : self.cols] for acc in accs]
+                vectors = self._read(own[0], tile, span(tile.col, self.cols), early)
                 self._sum(accs, pipe, group, previous, self.own_steps)
                 self._summed(previous)
                 if t.rest:
@@ -451,14 +453,14 @@ class _Writer:
                     k.copy(partial[group], acc.all)
             k.cluster_sync()
             with self._tiles() as at:
-                self._merge(self._tile(group, *at, shared=True), group, vectors, early)
+                tile = self._tile(group, *at, shared=True)
+                if not t.rest:  # beside the sums of whole tiles there is room for a panel's
+                    own = [self._added(partial, group) for partial in self.partials]
+                ahead = self._ahead(own[0], tile, 0, early)
+                self._store(own, tile, group, vectors, ahead, early, fetch=bool(t.rest))
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
-
-    def _accumulators(self) -> list[ir.Buffer]:
-        layout, shape = accumulator(self.rows, self.t.n), (self.rows, self.t.n)
-        return [self.k.reg("acc", "f32", shape, layout) for _ in self.p.products]
 
     def _sum(
         self, accs: list[ir.Buffer], pipe: Pipe, group: Int, previous: Var, steps: Int
@@ -480,14 +482,6 @@ class _Writer:
         with self.k.one_thread():
             self._release(previous)
 
-    def _merge(
-        self, tile: _Tile, group: Int, vectors: Mapping[str, ir.Buffer], early: Sequence[str]
-    ) -> None:
-        """Add up this CTA's columns of what the CTAs of its cluster share, and store them."""
-        results = [self._added(partial, group) for partial in self.partials]
-        ahead = self._ahead(results[0], tile, 0, early)
-        self._store(results, tile, group, vectors, ahead, early)
-
     def _tile(self, group: Int, lead: Lead, row: Int, col: Int, shared: bool = False) -> _Tile:
         """What a consumer stores of a tile: of one that CTAs share, some columns."""
         k = self.k
@@ -495,17 +489,19 @@ class _Writer:
             col = k.let("own_col", col + k.rank * self.cols)
         return _Tile(lead, k.let("group_row", row + group * self.rows), col)
 
-    def _added(self, partial: ir.Buffer, group: Int) -> ir.View:
-        """This CTA's columns of the sums of all CTAs of the cluster, added up in their order."""
-        k, columns = self.k, span(self.k.rank * self.cols, self.cols)
-        layout, parts = accumulator(self.rows, self.cols), list[ir.View]()
+    def _added(self, partial: ir.Buffer, group: Int, own: slice | None = None) -> ir.View:
+        """Of this CTA's columns, or some, the sums of all CTAs of the cluster, in their order."""
+        k, own = self.k, own or slice(0, self.cols)
+        width = own.stop - own.start
+        columns = span(k.rank * self.cols + own.start, width)
+        layout, parts = accumulator(self.rows, width), list[ir.View]()
         for rank in range(self.t.split):
-            parts.append(k.reg("part", "f32", (self.rows, self.cols), layout).all)
+            parts.append(k.reg("part", "f32", (self.rows, width), layout).all)
             k.fetch(parts[-1], partial[group, :, columns], rank)
         added: Cell = arg(0)
         for rank in range(1, len(parts)):
             added = apply("add", added, arg(rank))
-        total = k.reg_like("total", "f32", parts[0]).all
+        total = k.reg_like("total", "f32", parts[0]).all if not self.t.rest else parts[0]
         k.map(added, total, *parts)
         return total
 
@@ -517,10 +513,14 @@ class _Writer:
         vectors: Mapping[str, ir.Buffer],
         ahead: Mapping[str, ir.Buffer],
         early: Sequence[str],
+        fetch: bool = False,
     ) -> None:
-        """Compute and store a tile, panel by panel."""
+        """Compute and store a tile, panel by panel; `fetch` sums that lie with other CTAs."""
         for panel in range(self._n_panels(results[0])):
             ins = self._operands(results, vectors, ahead, panel)
+            if fetch:
+                columns = self._columns(panel)
+                ins[: len(results)] = [self._added(p, group, columns) for p in self.partials]
             with self._stored(ins, tile, group, panel):
                 ahead = self._ahead(results[0], tile, panel + 1, early)
 
