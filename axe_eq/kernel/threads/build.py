@@ -90,10 +90,8 @@ class ThreadBuilder(Builder):
     ) -> ir.Buffer:
         """A piece of the CTA's shared memory, row-major unless `layout` says otherwise.
 
-        Args:
-            name, dtype, shape, layout: of it.
-            over: a piece that it begins with: it takes the place of that one and of those declared
-                after it. Barriers keep them apart in time, as the interpreter checks.
+        With `over` it takes the place of that piece and of those declared after it. Barriers keep
+        them apart in time, as the interpreter checks.
 
         Raises:
             ScheduleError: `over` is no piece of this kernel's shared memory, or there is not room.
@@ -215,7 +213,7 @@ class ThreadBuilder(Builder):
 
     @contextmanager
     def waves(self, whole: Int) -> Iterator[Var]:
-        """Loop over this CTA's own units of work of `whole_waves`, which its cluster does not share."""
+        """Loop over this CTA's own units of work of `whole_waves`."""
         with self.range(whole, ir.CTA, self._grid, "tile") as tile:
             yield tile
 

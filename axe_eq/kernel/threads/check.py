@@ -13,7 +13,7 @@ from typing import Any
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import check as common
 from axe_eq.kernel.check import INT_MAX, broken
-from axe_eq.kernel.expr import Expr, Int, Var, bounds, depends, variables
+from axe_eq.kernel.expr import Expr, Int, Var, bounds, depends
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.counts import arrivals
 from axe_eq.kernel.threads.live import live, words

@@ -139,28 +139,10 @@ class _Map:
 
 
 class Shaped:
-    """A loaded kernel with its run-time integers: what is left to give are addresses.
+    """A loaded kernel with its run-time integers: what is left to give are addresses."""
 
-    Args:
-        loaded: the kernel.
-        params: its integers.
-        before: the kernel of the same program that it follows, if any.
-
-    Attributes:
-        is_early: whether it begins while the kernel before it runs. Not where few CTAs fill a unit
-            each, nor where many that share units would crowd on those that CTAs of the kernel
-            before leave: sums of f32[8,904,176] after 120 CTAs took 10 us so, not 6 (2026-11-27).
-    """
-
-    def __init__(
-        self, loaded: Loaded, params: Mapping[str, int], before: Shaped | None = None
-    ) -> None:
+    def __init__(self, loaded: Loaded, params: Mapping[str, int]) -> None:
         self.loaded, self.grid = loaded, loaded.grid(params)
-        units = attribute(loaded.device, "MULTIPROCESSOR_COUNT")
-        few = loaded.fills_units and not begins_early(self.grid, units)
-        self._leaves_units = loaded.fills_units and self.grid < units
-        crowds = before is not None and before._leaves_units and not loaded.fills_units
-        self.is_early = not (few or crowds or begins_late(self.grid))
         dtypes = {t.name: t.dtype for t in loaded.image.tensors}
         self.slots: list[_Slot] = []
         size = 0
@@ -250,7 +232,7 @@ class Bound:
     """
 
     def __init__(self, shaped: Shaped, storage: Any, start: int, keep: tuple[Any, ...]) -> None:
-        cu, image = driver(), shaped.loaded.image
+        cu, image, device = driver(), shaped.loaded.image, shaped.loaded.device
         self._storage, self._start, self._keep = storage, start, keep
         self._shaped, self._loaded = shaped, shaped.loaded
         addresses = [start + slot.offset for slot in shaped.slots]
@@ -259,7 +241,9 @@ class Bound:
         self._function, self._success = shaped.loaded.function, _success()
         self._shape = (shaped.grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
         self.is_empty = not shaped.grid
-        self._is_early = shaped.is_early
+        units = attribute(device, "MULTIPROCESSOR_COUNT")
+        few = shaped.loaded.fills_units and not begins_early(shaped.grid, units)
+        self._is_early = not few and not begins_late(shaped.grid)
         self._config: tuple[int, Any] = -1, None  # of the last stream
         self._params: Any = None  # of a graph's node
         self._launch = cu.cuLaunchKernelEx

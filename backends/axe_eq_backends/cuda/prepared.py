@@ -52,8 +52,7 @@ class OnDevice:
             which = launch.image.cubin, launch.image.name
             kernel = loaded.get(which) or Loaded(launch.image, device)
             loaded[which] = kernel
-            before = self._kernels[-1][0] if self._kernels else None
-            self._kernels.append((Shaped(kernel, launch.params, before), launch.places))
+            self._kernels.append((Shaped(kernel, launch.params), launch.places))
         self.is_one = len(self._kernels) == 1 and not code.arena_bytes
         self._align = [port.align for port in code.ports.values()]
         self._wires = [

@@ -178,7 +178,8 @@ def _of_cells(summary: Summary, target: Target, columns: Columns) -> Column:
     issue = columns.costs["vector_s"] * waves(summary, target, columns)
     one = issue / (blocks(summary, columns) * np.ceil(summary.extent("k") / chosen["k"]))
     written = one * target.vector_flops_per_s / (chosen["warps"] * WARP)
-    return 2 * instructions(issue) + instructions(written) * target.figure("cold_instruction_s")
+    cold = instructions(written) * target.figure("cold_instruction_s")
+    return np.asarray(2 * instructions(issue) + cold)
 
 
 def _of_reads(summary: Summary, target: Target, columns: Columns) -> Column:

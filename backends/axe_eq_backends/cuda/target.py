@@ -214,6 +214,9 @@ _FIGURES = {
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
+    # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
+    # clusters of tiles of 64 and of 128 (2026-11-27).
+    "fill_bytes_per_s": 8e12,
     "add_sums_s": 0.8e-6,
     "add_sums_bytes_per_s": 40e9,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each

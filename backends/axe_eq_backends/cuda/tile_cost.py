@@ -19,6 +19,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
+    Access,
     Column,
     Columns,
     Reductions,
@@ -141,7 +142,7 @@ class Tiles(NamedTuple):
         table: the tiles.
         block, chosen: block sizes and parameters.
         matrix: seconds of the products, of all units together.
-        busiest: work of the busiest unit over the average, for matrix units and for cells.
+        busiest: work of the busiest unit over the average.
         waits: seconds that units wait for copies or multiply, one step after the other.
         stored: seconds in which those that multiply store.
         shared: seconds of the cache that all units share.
@@ -156,7 +157,7 @@ class Tiles(NamedTuple):
     block: dict[str, Column]
     chosen: dict[str, Column]
     matrix: Column
-    busiest: tuple[Column, Column]
+    busiest: Column
     waits: Column
     stored: Column
     shared: Column
@@ -205,8 +206,8 @@ def _tiles(
     split, rest = chosen["split"], chosen["rest"] > 0
     n_blocks = pieces(summary, columns) * _whole_clusters(sides, chosen)
     of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
-    whole = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
-    steps = np.ceil(whole / split)
+    all_steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
+    steps = np.ceil(all_steps / split)
     alone, rounds = _rounds(n_blocks, _units(target, split * of_cluster), chosen)
     parts = alone * split + rounds  # of a tile's columns that a unit stores
     flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
@@ -214,12 +215,9 @@ def _tiles(
     work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
     multiplied, power = work * target.n_units / burst, figure("overlap_power")
     step = _together(power, np.maximum(copied, flowing), multiplied)
-    waits = (alone * whole + rounds * steps) * step
+    waits = (alone * all_steps + rounds * steps) * step
     lines = _stage_bytes(sides, columns, of="lines", clusters=True)
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
-    # A row's rate is what all units have power for: where some have nothing to do others have more.
-    busiest = waves(summary, target, columns)
-    idle = n_blocks < target.n_units
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
     own = chosen["n"] / split
@@ -233,6 +231,10 @@ def _tiles(
     # Tiles that CTAs share are one after the other.
     begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
+    # Clusters copy what lies past an operand's end, which is slower than what is there.
+    begin = begin + _past_the_end(sides, columns) * all_steps * n_blocks / figure(
+        "fill_bytes_per_s"
+    )
     late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
     smem, columns.time_s = slot * chosen["stages"] + beside, np.zeros(len(columns))
     unfit = (rounds != 1) | (len(summary.products) > 1)
@@ -241,16 +243,14 @@ def _tiles(
     columns.reject(rest & (sums > room), "sums that exceed the place of operands")
     _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
-        table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
+        table, block, chosen, matrix, waves(summary, target, columns), waits,
         parts * (stored + panels * figure("store_panel_s")),
-        n_blocks * np.where(rest, whole, steps) * lines / per_s,
+        n_blocks * np.where(rest, all_steps, steps) * lines / per_s,
         begin, late, parts, wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
-def _rounds(
-    n_blocks: Column, units: Column, chosen: Mapping[str, Column]
-) -> tuple[Column, Column]:
+def _rounds(n_blocks: Column, units: Column, chosen: Mapping[str, Column]) -> tuple[Column, Column]:
     """Tiles that the busiest unit has alone where it shares the rest, and those that it shares.
 
     Where nothing or every tile is shared they are all of the second kind.
@@ -335,7 +335,8 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     power = figure("overlap_power")
     read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    computed = np.maximum(matrix * tiles.busiest[0], vector * tiles.busiest[1])
+    # A row's rate is what all units have power for: where some have nothing to do others have more.
+    computed = np.maximum(matrix, vector * tiles.busiest)
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
     paced = _together(power, tiles.waits + tiles.stored, tiles.shared, read)
     columns.time_s = target.launch_s + np.maximum(computed, paced) + tiles.begin + tiles.late
@@ -359,12 +360,17 @@ def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
     return np.asarray(written * (tiles.parts * issue + texts * target.figure("cold_instruction_s")))
 
 
+def _of_columns(access: Access, summary: Summary) -> bool:
+    """Whether what a result takes is another one for every column of a tile."""
+    return "q" in access.letters or (access.star > 1 and not summary.has("q"))
+
+
 def _of_reads(tiles: Tiles, summary: Summary, target: Target) -> Column:
     """Seconds in which those that multiply read what results take whole: panel by panel."""
     chosen, found = tiles.chosen, np.zeros(len(tiles.smem))
     panels = np.ceil(chosen["n"] / chosen["split"] / tiles.wide)
     for a in summary.loads:
-        if not a.feeds_product and {"p", "q"} <= set(a.letters):
+        if not a.feeds_product and "p" in a.letters and _of_columns(a, summary):
             words = tile_words(chosen["m"] / chosen["consumers"], tiles.wide, a.itemsize)
             each = target.figure("read_panel_s") + words * target.figure("read_word_s")
             found = found + tiles.parts * panels * each
@@ -419,6 +425,22 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
     return np.asarray(total / ctas)
 
 
+def _past_the_end(sides: Matrices, columns: Columns) -> Column:
+    """Bytes of a step past the ends of operands that a CTA of a cluster gets, on average.
+
+    Lone CTAs copy what is there of a last tile (`ragged`).
+    """
+    chosen, found = columns.extra, np.zeros(len(columns))
+    for access in sides.summary.loads:
+        if access.feeds_product and not along_side(access):
+            of, there = ("m", sides.there[0]) if "p" in access.letters else ("n", sides.there[1])
+            covered = np.ceil(there / chosen[of]) * chosen[of]
+            past = (covered - there) / covered * chosen[of] * chosen["k"] * access.itemsize
+            found = found + past
+    clustered = chosen["cluster_rows"] * chosen["cluster_cols"] > 1
+    return np.where(clustered, found, 0.0)
+
+
 def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
     """The part of a row's rate that tiles have by the widths that they lie in in shared memory."""
     (row, *_), found = tile_rows(target, sides.summary.products[0].dtype), np.ones(len(columns))
@@ -466,9 +488,9 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
         fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
         # Parts are of rows where the reduced dim is contiguous, else of that dim.
         of_rows = not all(map(along_side, fed))
-        uneven = (chosen["k"] if any(map(along_side, fed)) else 0) % (PERIOD_ROWS * n)
-        uneven = uneven + (chosen[other] if of_rows else 0) % (PERIOD_ROWS * n)
-        lone = (np.ceil(there / chosen[of]) < n) | (uneven > 0)
+        shared = [chosen["k"]] * any(map(along_side, fed)) + [chosen[other]] * of_rows
+        parts = sum(s % (PERIOD_ROWS * n) for s in shared)
+        lone = (np.ceil(there / chosen[of]) < n) | (parts > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
         # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
         last = sides.there[side == "rows"] % chosen[other]
@@ -498,7 +520,7 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
-    beside = (a for a in summary.loads if not a.feeds_product and "q" in a.letters)
+    beside = (a for a in summary.loads if not a.feeds_product and _of_columns(a, summary))
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words

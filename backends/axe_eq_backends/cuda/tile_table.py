@@ -27,6 +27,7 @@ from axe_eq_backends.cuda.sides import Matrices
 Mask = npt.NDArray[np.bool_]
 _SIDES = (1, 2, 4)  # of a cluster, in tiles
 MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
+WIDE_COLS, WIDE_ROWS = 384, 128  # of tiles that fit: their sums fit registers
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 
@@ -62,7 +63,11 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
             few = part <= 2 and cols <= MOST_FEW
             steps = [step, *(lcm(step, CORE_COLS * n) for n in splits if few)]
             wide = [-(-fitting // s) * s for s in steps]
-            found.update(dict.fromkeys((m, n) for n in wide if part and n <= MOST_COLS))
+            if MOST_COLS < fitting and m <= WIDE_ROWS:  # of two instructions' columns
+                wide.append(-(-fitting // (2 * step)) * 2 * step)
+            most = WIDE_COLS if m <= WIDE_ROWS else MOST_COLS
+            whole = [n for n in wide if n <= MOST_COLS or n % (2 * step) == 0]
+            found.update(dict.fromkeys((m, n) for n in whole if part and n <= most))
     return tuple(found)
 
 

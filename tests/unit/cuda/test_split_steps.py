@@ -60,7 +60,14 @@ def problem(m: int, n: int, k: int, major: int = 1) -> Problem:
 
 
 def run(
-    kernel: ir.Kernel, m: int, n: int, k: int, planned: Any, order: str, seed: int = 0, ctas: int = 2
+    kernel: ir.Kernel,
+    m: int,
+    n: int,
+    k: int,
+    planned: Any,
+    order: str,
+    seed: int = 0,
+    ctas: int = 2,
 ) -> Any:
     """The interpreted product of whole numbers, and numpy's."""
     rng = np.random.default_rng(m)
@@ -116,7 +123,7 @@ def test_sums_take_the_place_of_operands() -> None:
               for b in kernel.buffers if b.is_shared}  # fmt: skip
     assert places["partials"][0] == places["A_ring"][0] == 0
     assert places["partials"][1] <= places["B_ring"][1] <= places["C_staging"][0]
-    with pytest.raises(AxeError, match="32768 bytes, .* at byte 0 of 24576; expected room there"):
+    with pytest.raises(AxeError, match="at byte 0 of 24576; expected room there"):
         gemm(problem(64, 128, 256), Tiling(64, 128, 32, 2, 1, split=2, rest=1))
 
 

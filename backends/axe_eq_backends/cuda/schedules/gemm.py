@@ -135,7 +135,8 @@ class _Writer:
         self.count = self.rows_of_tiles * self.cols_of_tiles * prod(self.p.outer)
         self.per_part = ceil_div(self.p.k, t.k)
         self.steps = k.let("steps", self.per_part * prod(self.p.parts))
-        self.first, self.own_steps = 0, self.steps
+        self.first: Int = 0
+        self.own_steps = self.steps
         if t.split > 1:
             if not isinstance(self.steps, int) or self.steps < t.split:
                 wrong = f"{self.steps} steps for {t.split} CTAs"
@@ -301,7 +302,7 @@ class _Writer:
         return rank // cols, rank % cols if cols > 1 else 0
 
     def _readers(self, side: str) -> list[Int]:
-        """CTAs of the cluster that read the same tile of a side, in a cluster of both this first."""
+        """CTAs of the cluster that read the same tile of a side, this one first if both are shared."""
         (row, col), rows, cols = self._place, self.t.cluster_rows, self.t.cluster_cols
         if min(rows, cols) == 1:
             return list(range(cols if side == "m" else rows))

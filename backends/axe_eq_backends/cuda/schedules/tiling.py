@@ -119,7 +119,8 @@ class Tiling:
     @classmethod
     def of(cls, parameters: Mapping[str, int]) -> Tiling:
         """The tiling of a candidate, by `PARAMETERS`; whoever writes its problem has turned it."""
-        return cls(**{name: n for name, n in parameters.items() if name != "turned"})
+        chosen: dict[str, Any] = {n: size for n, size in parameters.items() if n != "turned"}
+        return cls(**chosen)
 
     @property
     def cluster(self) -> int:
