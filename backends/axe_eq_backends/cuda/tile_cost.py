@@ -64,6 +64,7 @@ from axe_eq_backends.cuda.tile_table import (
 
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
+MOST_BESIDE = 232  # registers of a thread, those of what it stores among them
 
 
 @dataclass(frozen=True)
@@ -529,6 +530,11 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     columns.reject(
         held > MOST_HELD - np.where(clusters, OF_RANKS, 0),
         f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
+    )
+    results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
+    columns.reject(
+        accumulators / threads + results > MOST_BESIDE,
+        f"accumulators and a panel of results exceed {MOST_BESIDE} registers of a thread",
     )
     columns.reject(
         instructions(tile / threads * summary.cells) > MOST_INSTRUCTIONS,
