@@ -122,7 +122,8 @@ def test_a_sum_of_parts_is_of_the_kernel_of_what_reads_it() -> None:
 @pytest.mark.parametrize(("m", "k", "n"), [(192, 104768, 512), (64, 524288, 64), (128, 43904, 448)])
 def test_named_products_fill_the_machine(m: int, k: int, n: int) -> None:
     """They ran on 24, 1 and 14 of 132 units, for 237, 1200 and 99 us."""
-    one = h200.replace(choices={**h200.choices, "product_split": (1,)})
+    lone: dict[str, tuple[int, ...]] = {"product_split": (1,), "product_rest": ()}
+    one = h200.replace(choices={**h200.choices, **lone})
     exe = compiled(m, k, n)
     whole = compiled(m, k, n, without=("long_product_in_parts",), target=one)
     assert parts(exe) > 1
