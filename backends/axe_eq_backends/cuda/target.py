@@ -214,6 +214,14 @@ _FIGURES = {
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
+    # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
+    # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
+    # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
+    # share the rest of tiles. 500 tiles of 30 products (2026-11-27).
+    "lines_along_depth": 0.7,
+    "lines_along_side": 1.3,
+    "waves_exposed": 0.5,
+    "shared_rest": 0.05,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,

@@ -194,7 +194,7 @@ def _tiles(
     block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
     columns = Columns(block, chosen, table.names, exact=True)
     chosen["band"] = _band(sides, columns, target)
-    beside, slot = _beside_the_ring(sides, table, columns), _stage_bytes(sides, columns)
+    beside, slot = _beside_the_ring(sides, table, columns), _stage_bytes(sides, columns, target)
     chosen["stages"] = _deepest((target.memory("smem").n_bytes - beside) / slot, target)
     crossing = _smem_traffic(summary, target, columns)
     peak = table.rate * _of_forms(sides, columns, target)
@@ -211,13 +211,13 @@ def _tiles(
     steps = np.ceil(all_steps / split)
     alone, rounds = _rounds(n_blocks, _units(target, split * of_cluster), chosen)
     parts = alone * split + rounds  # of a tile's columns that a unit stores
-    flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
+    flowing = _stage_bytes(sides, columns, target, of="rows") / figure("tile_unit_bytes_per_s")
     copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
     work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
     multiplied, power = work * target.n_units / burst, figure("overlap_power")
     step = _together(power, np.maximum(copied, flowing), multiplied)
-    waits = (alone * all_steps + rounds * steps) * step
-    lines = _stage_bytes(sides, columns, of="lines", clusters=True)
+    waits = (alone * all_steps + rounds * steps) * step * (1 + rest * figure("shared_rest"))
+    lines = _stage_bytes(sides, columns, target, of="lines", clusters=True)
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
@@ -316,6 +316,7 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         + figure("few_stages") / (columns.extra["stages"] - 1)
         + _in_step(target, columns)
         - 1
+        + (chosen["rest"] > 0) * figure("shared_rest")
         + np.where(part < 1, in_turns, 0.0)
     )
 
@@ -336,7 +337,10 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     power = figure("overlap_power")
     read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    # A row's rate is what all units have power for: where some have nothing to do others have more.
+    # A row's rate is what all units have power for: where some have nothing to do others have more,
+    # and all of it where they are few.
+    idle = np.where(costs["blocks"] < target.n_units, 0.0, figure("waves_exposed"))
+    matrix = matrix * (1 + idle * (tiles.busiest - 1))
     computed = np.maximum(matrix, vector * tiles.busiest)
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
     paced = _together(power, tiles.waits + tiles.stored, tiles.shared, read)
@@ -391,12 +395,15 @@ def _whole_clusters(sides: Matrices, chosen: Mapping[str, Column]) -> Column:
     ))  # fmt: skip
 
 
-def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool = False) -> Column:
+def _stage_bytes(
+    sides: Matrices, columns: Columns, target: Target, of: str = "", clusters: bool = False
+) -> Column:
     """Bytes of a slot of the ring.
 
     Args:
         sides: the product.
         columns: its candidates.
+        target: the machine.
         of: "rows": those that are copied, each row of a box as if it were as long as a swizzle's
             widest, for copies take as long for shorter ones; "lines": those of the whole lines of
             memory that copies touch.
@@ -420,7 +427,8 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
                 n_bytes = n_bytes * PANEL_BYTES / wide
             elif of == "lines":
                 inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
-                n_bytes = n_bytes * (1 + inside * LINE_BYTES / wide)
+                more = target.figure(f"lines_along_{'side' if along_side(access) else 'depth'}")
+                n_bytes = n_bytes * (1 + more * inside * LINE_BYTES / wide)
             total = total + n_bytes
     ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
     return np.asarray(total / ctas)

@@ -63,7 +63,7 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
             few = part <= 2 and cols <= MOST_FEW
             steps = [step, *(lcm(step, CORE_COLS * n) for n in splits if few)]
             wide = [-(-fitting // s) * s for s in steps]
-            if MOST_COLS < fitting and m <= WIDE_ROWS:  # of two instructions' columns
+            if fitting > MOST_COLS and m <= WIDE_ROWS:  # of two instructions' columns
                 wide.append(-(-fitting // (2 * step)) * 2 * step)
             most = WIDE_COLS if m <= WIDE_ROWS else MOST_COLS
             whole = [n for n in wide if n <= MOST_COLS or n % (2 * step) == 0]

@@ -302,7 +302,7 @@ class _Writer:
         return rank // cols, rank % cols if cols > 1 else 0
 
     def _readers(self, side: str) -> list[Int]:
-        """CTAs of the cluster that read the same tile of a side, this one first if both are shared."""
+        """CTAs of the cluster that read the same tile of a side; with both shared this first."""
         (row, col), rows, cols = self._place, self.t.cluster_rows, self.t.cluster_cols
         if min(rows, cols) == 1:
             return list(range(cols if side == "m" else rows))

@@ -8,7 +8,6 @@ from axe_eq.layout import Layout
 from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq_backends.cuda.instrs import SmemForm
 
-
 MOST_PANEL = 256  # columns that a bulk copy stores
 
 
