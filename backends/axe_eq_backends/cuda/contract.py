@@ -19,7 +19,8 @@ from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
-from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES, Extra, Matrix, Problem, Tiling, gemm
+from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm
+from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES
 from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.tensors import Look, Operand
 from axe_eq_backends.cuda.sides import sides

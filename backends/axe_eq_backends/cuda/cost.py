@@ -27,7 +27,7 @@ from axe_eq.schedule.summary import (
 )  # fmt: skip
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS, OF_TILES
-from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES
+from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES
 from axe_eq_backends.cuda.sides import as_matrices
 
 # What caches are read by: copies of rows that begin elsewhere touch more of them.

@@ -19,7 +19,8 @@ from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
 from axe_eq.schedule.summary import Access, Column, grid_of
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cost import tile_rows
-from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES, CORE_COLS, PANEL_BYTES
+from axe_eq_backends.cuda.schedules.gemm import CORE_COLS, PANEL_BYTES
+from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices
