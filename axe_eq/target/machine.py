@@ -6,8 +6,10 @@ of its own. ``axe targets NAME`` prints one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from math import prod
 from operator import add
 from types import MappingProxyType
@@ -131,6 +133,8 @@ class Link:
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
         beside: devices compute while it carries messages, so their time can be hidden.
+        bulk: rate and latency of exchanges so large that they end earlier by these; none by
+            default. A library may send large messages in another way than small ones.
     """
 
     bytes_per_s: float
@@ -139,6 +143,15 @@ class Link:
     per_message_s: float = 0.0
     n_devices: int = 0
     beside: bool = False
+    bulk: tuple[float, float] | None = None
+
+    def seconds(self, n_bytes: int, n_messages: int) -> float:
+        """What an exchange takes whose busiest device moves so much over the link."""
+        least = self.latency_s + n_bytes / self.bytes_per_s
+        if self.bulk is not None:
+            rate, latency = self.bulk
+            least = min(least, latency + n_bytes / rate)
+        return least + n_messages * self.per_message_s
 
 
 @dataclass(frozen=True)
@@ -241,6 +254,11 @@ class Target:
     engines: tuple[Engine, ...] = ()
     completions: tuple[Completion, ...] = ()
     corrections: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, as one text that tells machines apart."""
+        return json.dumps(asdict(self), default=repr, sort_keys=True)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """A target; keywords of before are named with what replaced them."""

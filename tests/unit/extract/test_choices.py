@@ -217,3 +217,16 @@ def test_reassociation_saves_almost_all_communication(numerics: str, n_bytes: in
     given = [sharded(tall, ROWS), sharded(wide, COLUMNS), sharded(tall, ROWS)]
     out = layout(tall, ROWS)
     assert link_bytes(lambda a, b, c: (a @ b) @ c, given, out, numerics) == n_bytes
+
+
+def test_what_is_gathered_from_a_gathered_value_is_read_in_parts() -> None:
+    """By figures every block read all of x, so a kernel that reads 39 kB of it was never tried."""
+
+    def fn(x: Any, i: Any) -> Any:
+        xp = axe.array
+        pairs = xp.remainder(xp.remainder(xp.arange(3, dtype=xp.int64), 2), 687)
+        return xp.take(xp.take(x, i, axis=0), pairs, axis=2)
+
+    with axe.debug(cache=0):
+        exe = axe.compile(fn, "11x8x687:i64", "100:i64", target="h200")
+    assert len(exe.kernels) == 1
