@@ -133,8 +133,8 @@ def _split_product() -> Subject:
 
 
 def _shared_rest() -> Subject:
-    """Two tiles that two CTAs take alone, then one whose steps they share."""
-    m, n, k = 180, 32, 152
+    """Four tiles that two CTAs take alone, then one whose steps they share: one and two."""
+    m, n, k = 320, 32, 88
     a, b = normal(m, k, seed=1), normal(n, k, seed=2)
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
     kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2, rest=1))
@@ -365,8 +365,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
     "split product": _split_product,
-    "shared rest": _shared_rest,
-    "clustered both ways": _clustered_both_ways,
+    "rest sharing product": _shared_rest,
+    "clustered both ways product": _clustered_both_ways,
     "turned product": _turned_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
