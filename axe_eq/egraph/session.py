@@ -284,6 +284,7 @@ class Session:
         )  # fmt: skip
         self._taught = _take(known)
         self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
+        self._needs = [(f"need_{name}", name) for name in self.primitives]
         self.analyses = {a.name: a for a in self._taught.analyses}
         self._egg = self._taught.egg
         weakref.finalize(self, _give_back, known, self._taught).atexit = False
@@ -385,10 +386,8 @@ class Session:
         """Answer open requests for primitive entries; returns how many were answered."""
         if self._known_sizes is not None and self._answered is self._known_sizes:
             return 0
-        sizes = dict(self._sizes())
-        asked = [
-            n for n in self.primitives if sizes.get(f"need_{n}", 0) > len(self._closed.get(n, ()))
-        ]
+        sizes, known = dict(self._sizes()), self._closed
+        asked = [n for table, n in self._needs if sizes.get(table, 0) > len(known.get(n, ()))]
         if not asked:
             self._answered = self._known_sizes
             return 0  # reading the tables copies the whole e-graph
