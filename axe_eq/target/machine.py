@@ -6,8 +6,10 @@ of its own. ``axe targets NAME`` prints one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from math import prod
 from operator import add
 from types import MappingProxyType
@@ -252,6 +254,11 @@ class Target:
     engines: tuple[Engine, ...] = ()
     completions: tuple[Completion, ...] = ()
     corrections: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, as one text that tells machines apart."""
+        return json.dumps(asdict(self), default=repr, sort_keys=True)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """A target; keywords of before are named with what replaced them."""
