@@ -388,14 +388,8 @@ def symbols_in(values: Iterable[Any]) -> set[Symbol]:
     return {t.symbol for v in values if isinstance(v, Term) for t in postorder(v)}
 
 
-def declare(
-    symbols: Sequence[Symbol],
-    primitives: Sequence[Primitive],
-    analyses: Sequence[Analysis],
-    *,
-    record: bool,
-) -> list[str]:
-    """Sorts, constructors and tables."""
+def declare(symbols: Sequence[Symbol], analyses: Sequence[Analysis], *, record: bool) -> list[str]:
+    """Sorts, constructors and tables; those of primitives are `tables_of` each."""
     sorts = sorted({s.name for y in symbols for s in (*y.args, y.result) if not s.primitive})
     lines = [f"(ruleset {ANALYSIS})", f"(ruleset {CLEARING})", *(f"(sort {s})" for s in sorts)]
     for y in symbols:
@@ -404,10 +398,6 @@ def declare(
             f"(constructor {y.name} ({' '.join(s.name for s in y.args)}) {y.result.name}{tail})"
         )
     lines += [f"(function num_{s} (i64) {s} :merge old)" for s in sorts]
-    for p in primitives:
-        args = " ".join(s.name for s in p.args)
-        lines.append(f"(relation need_{p.name} ({args}))")
-        lines.append(f"(relation p_{p.name} ({args} {' '.join(s.name for s in p.results)}))")
     for a in analyses:
         merge = f":merge {a.merge}" if a.merge else ":no-merge"
         lines.append(f"(function {a.name} ({a.sort.name}) {a.results[0].name} {merge})")
@@ -418,16 +408,24 @@ def declare(
     return lines
 
 
+def tables_of(primitive: Primitive) -> list[str]:
+    """What is asked of a primitive, and its answers."""
+    args = " ".join(s.name for s in primitive.args)
+    return [
+        f"(relation need_{primitive.name} ({args}))",
+        f"(relation p_{primitive.name} ({args} {' '.join(s.name for s in primitive.results)}))",
+    ]
+
+
 _TABLE = re.compile(r"\((?:constructor|relation|function) (\w+) \(([^)]*)\)")
 
 
-def clearing(declared: Iterable[str]) -> dict[str, str]:
-    """The rule that deletes a table's rows, by the names of the tables that are declared."""
-    rules = {}
-    for name, sorts in (m.groups() for m in map(_TABLE.match, declared) if m):
-        row = " ".join([name, *(f"x{n}" for n, _ in enumerate(sorts.split()))])
-        rules[name] = f"(rule ((= _y ({row}))) ((delete ({row}))) :ruleset {CLEARING})"
-    return rules
+def clearing(declared: str) -> dict[str, str]:
+    """The rule that deletes the rows of a table, by its name; nothing where none is declared."""
+    if (table := _TABLE.match(declared)) is None:
+        return {}
+    row = " ".join([table[1], *(f"x{n}" for n, _ in enumerate(table[2].split()))])
+    return {table[1]: f"(rule ((= _y ({row}))) ((delete ({row}))) :ruleset {CLEARING})"}
 
 
 def _names(symbols: Sequence[Symbol], sorts: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ bindings of egglog are used in this package and nowhere else.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import weakref
@@ -25,6 +26,8 @@ from axe_eq.rule.law import Law, Pattern
 from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
 
 _SPAN = egg.RustSpan("axe_eq", 0, 0)
+_ANSWERS = re.compile(r"\(p_(\w+) ")  # those that a rule reads, see `Writer.call`
+_PRIMITIVES = re.compile(r"\((?:p|need)_(\w+) ")
 
 
 def literal(value: int | str) -> Any:
@@ -91,6 +94,7 @@ class _Taught:
         primitives: functions that answer requests, by name.
         analyses: facts that it keeps, those that laws ask for included.
         taught: rulesets of the laws that it knows.
+        answering: primitives that ever had an answer.
         aside: commands that delete the terms which were set aside: no rule sees them.
         is_whole: no command broke off in it.
         thread: which one made it.
@@ -101,6 +105,8 @@ class _Taught:
         self.egg = egg.EGraph()
         self.taught: set[str] = set()
         self.aside: list[Any] = []
+        self.answering: set[str] = set()
+        self._waiting: list[tuple[frozenset[str], str]] = []
         self._together: dict[tuple[str, ...], str] = {}
         self.is_whole, self.thread = True, threading.get_ident()
         patterns = {k: _pattern(k, w) for g in laws.values() for k, w in g.items() if not w.normal}
@@ -113,13 +119,11 @@ class _Taught:
         asked = [a for a in text.analyses_in(called) if a.asked]
         analyses = self.analyses = tuple(dict.fromkeys([*analyses, *asked]))
         self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
-        tables = [*text.declare(list(self.symbols.values()), list(self.primitives.values()),
-                                analyses, record=record),
-                  *(text.fired_table(w, k) for g in laws.values() for k, w in g.items()
-                    if record and not w.normal)]  # fmt: skip
-        self._clearing = text.clearing(tables)
-        for line in [*tables, *(r for a in analyses for r in text.analysis_rules(a))]:
-            self._run_text(line)
+        self._clearing: dict[str, str] = {}
+        self._undeclared = {p.name: text.tables_of(p) for p in self.primitives.values()}
+        self._declare(text.declare(list(self.symbols.values()), analyses, record=record))
+        self._expect(rule for a in analyses for rule in text.analysis_rules(a))
+        self.answered()
 
     def teach(self, ruleset: str, keys: Sequence[str]) -> str:
         """Teach those of some laws that it does not know; the name of what runs them together.
@@ -127,23 +131,50 @@ class _Taught:
         Every law has a ruleset of its own: so they run in the order that is given, whenever each
         was taught.
         """
-        for key in keys:
-            self._teach(ruleset, key)
-        names = tuple(_own(ruleset, key) for key in keys)
-        if names not in self._together:
-            self._together[names] = together = f"{ruleset}_{len(self._together)}"
-            self.egg.run_program(egg.UnstableCombinedRuleset(_SPAN, together, list(names)))
-        return self._together[names]
+        asked = ruleset, *keys
+        if asked not in self._together:
+            own = [self._teach(ruleset, key) for key in keys]
+            self.answered()
+            self._together[asked] = together = f"{ruleset}_{len(self._together)}"
+            self.egg.run_program(egg.UnstableCombinedRuleset(_SPAN, together, own))
+        return self._together[asked]
 
-    def _teach(self, ruleset: str, key: str) -> None:
-        name = _own(ruleset, key)
+    def _teach(self, ruleset: str, key: str) -> str:
+        """Teach a law, unless it is known; the ruleset that it has for itself."""
+        name = f"{ruleset}_{text.table_name(key)}"
         if name in self.taught:
-            return
+            return name
         check_deadline()
         law, record = self._known.laws[ruleset][key], self._known.record
-        rules = text.law_rules(law, key, name, record=record)
-        self._run_text("\n".join([f"(ruleset {name})", *rules]))
+        self._run_text(f"(ruleset {name})")
+        if record:
+            self._declare([text.fired_table(law, key)])
+        self._expect(text.law_rules(law, key, name, record=record))
         self.taught.add(name)
+        return name
+
+    def _expect(self, rules: Iterable[str]) -> None:
+        """Teach rules as soon as all primitives that they call have answers.
+
+        Half of the rules of laws in reach wait for ever.
+        """
+        waiting = [(frozenset(_ANSWERS.findall(rule)), rule) for rule in rules]
+        self._waiting += sorted(waiting, key=lambda rule: len(rule[0]))  # however answers come
+
+    def answered(self, primitives: Iterable[str] = ()) -> None:
+        """Teach the rules that waited for an answer of these, and for no other."""
+        self.answering.update(primitives)
+        ready = [rule for needed, rule in self._waiting if needed <= self.answering]
+        self._waiting = [rule for rule in self._waiting if not rule[0] <= self.answering]
+        for rule in ready:
+            for name in _PRIMITIVES.findall(rule):
+                self._declare(self._undeclared.pop(name, ()))
+            self._run_text(rule)
+
+    def _declare(self, lines: Iterable[str]) -> None:
+        for line in lines:  # one at a time: parsing is quadratic in the length of a text
+            self._run_text(line)
+            self._clearing |= text.clearing(line)
 
     def _run_text(self, source: str) -> None:
         try:
@@ -167,11 +198,6 @@ class _Taught:
         run = egg.Run(_SPAN, egg.RunConfig(text.CLEARING))
         self.egg.run_program(*self.aside, egg.RunSchedule(run))
         self.aside.clear()
-
-
-def _own(ruleset: str, key: str) -> str:
-    """The ruleset of one law."""
-    return f"{ruleset}_{text.table_name(key)}"
 
 
 class _Known(NamedTuple):
@@ -258,6 +284,7 @@ class Session:
         )  # fmt: skip
         self._taught = _take(known)
         self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
+        self._needs = [(f"need_{name}", name) for name in self.primitives]
         self.analyses = {a.name: a for a in self._taught.analyses}
         self._egg = self._taught.egg
         weakref.finalize(self, _give_back, known, self._taught).atexit = False
@@ -359,14 +386,14 @@ class Session:
         """Answer open requests for primitive entries; returns how many were answered."""
         if self._known_sizes is not None and self._answered is self._known_sizes:
             return 0
-        sizes = dict(self._sizes())
-        asked = [n for n in self.primitives if sizes[f"need_{n}"] > len(self._closed.get(n, ()))]
+        sizes, known = dict(self._sizes()), self._closed
+        asked = [n for table, n in self._needs if sizes.get(table, 0) > len(known.get(n, ()))]
         if not asked:
             self._answered = self._known_sizes
             return 0  # reading the tables copies the whole e-graph
         commands = []
         frozen = self._egg.freeze().functions
-        answered = 0
+        answered, answering = 0, set[str]()
         for name in asked:
             function, closed = self.primitives[name], self._closed.setdefault(name, set())
             for row in frozen[f"need_{name}"].rows:
@@ -378,11 +405,14 @@ class Session:
                 )
                 answered += 1
                 for result in function.rows(args):
+                    answering.add(name)
                     self._reach.answered(result)
                     row_ast = call(f"p_{name}", [literal(x) for x in (*args, *result)])
                     commands.append(egg.ActionCommand(egg.Expr_(_SPAN, row_ast)))
         if commands:
             self._run(*commands)
+            if not answering <= self._taught.answering:
+                self._taught.answered(answering)
         return answered
 
     def run(
