@@ -120,6 +120,8 @@ class Tensors:
         missed: float = 0.0,
         phases: bool = True,
         shifted: bool = False,
+        reads: float = 0.0,
+        follows: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -146,6 +148,9 @@ class Tensors:
             phases: a CTA reads from memory first and from caches later; else all at once, and what
                 caches give again is on its way beside the rest.
             shifted: rows begin anywhere, so that some operands are read by two vectors for one.
+            reads: seconds of one CTA until it has read all; where it says, those that run together
+                read, compute and store at the same time.
+            follows: seconds until the next CTAs begin, beside `cta_s`.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
@@ -171,8 +176,12 @@ class Tensors:
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
-            follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
-            waits = max(waits, one * follow, shared * blocks / units)
+            if reads:
+                runs = ceil(blocks / (units * resident))
+                waits = max(waits, (one - own + max(own, reads) + follows) * (runs - 1) + reads)
+            else:
+                follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
+                waits = max(waits, one * follow, shared * blocks / units)
         waits = max(waits, blocks * begin)
         power = target.figure("lanes_power")
         # These hide each other, but not whole.
@@ -299,7 +308,7 @@ class Tensors:
             step, run = abs(o.strides[along]), lanes * wide * DTYPES[o.dtype].itemsize
             runs = LANES / lanes if step else 1.0
             lines = min(LANES, runs * max(1.0, run * step / LINE_BYTES))
-            more = 1 + target.figure("ask_line") * (lines - 1)
+            more = 1 + target.figure("ask_line_apart" if step > 1 else "ask_line") * (lines - 1)
             longest = max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize
             of_one = LANES * (min(wide, longest) if step == 1 else 1)
             total += own * times * passes.get(n, 1) / of_one * more
