@@ -105,7 +105,7 @@ class Tensors:
         *,
         blocks: int,
         warps: int,
-        resident: int,
+        resident: float,
         counts: Sequence[int],
         loss: float = 0.0,
         passes: Mapping[int, int] | None = None,
@@ -130,7 +130,7 @@ class Tensors:
             parameters: what it is written by.
             blocks: CTAs.
             warps: of a CTA.
-            resident: CTAs that a unit holds.
+            resident: CTAs that a unit holds, on the average of all units.
             counts: tiles along every dim: what does not vary along one is read for each.
             loss: part of its time that other parameters would save.
             passes: how often operands are swept, by number; 1 where it does not say.

@@ -61,6 +61,8 @@ from axe_eq_backends.cuda.schedules.tensors import (
 )
 
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
+# Loss where caches give rows again that are swept: softmax of 64, 192 and 512 long rows.
+SWEPT_AGAIN = 0.06
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 SHORT = 0.07
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
@@ -483,6 +485,7 @@ class Sweeps:
         beyond = flying / target.limits["l2_bytes"] - target.figure("swept_in_cache")
         missed = min(1.0, max(0.0, beyond / target.figure("swept_beyond_cache")))
         loss = self._short(tiling) + SWEPT + target.figure("swept_apart") * missed
+        loss += SWEPT_AGAIN if again and self.fast else 0.0
         said = partial(
             self.tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
             resident=resident, counts=counts, passes=passes, padded=padded, loss=loss,
@@ -498,10 +501,14 @@ class Sweeps:
             if not self.kept:
                 return said(chain=chain, shared=merge)
             reads = steps * chunk
+            units = float(target.n_units)
             if tiling.cluster > 1:
                 chain += (met + 1) * target.figure("cluster_meets_s")
+                units = target.figure(f"units_in_clusters.{tiling.cluster}")
             follows = log2(tiling.cluster) * target.figure("cluster_follows_s")
-            return said(chain=chain, reads=reads, follows=follows)
+            chain += 0.0 if self.fast else met * merge
+            held_by_all = resident * units / target.n_units
+            return said(resident=held_by_all, chain=chain, reads=reads, follows=follows)
         waves = -(-blocks // (target.n_units * resident))
         return said(waits=waves * (steps * sweeps * chunk + ends + sweeps * aside))
 
@@ -517,7 +524,7 @@ class Sweeps:
         lines = run * self._least / LINE_BYTES
         steps = (s * DTYPES[o.dtype].itemsize for o in self._read for s in o.strides if s > 1)
         inside = 1 - gcd(LINE_BYTES, *steps) / LINE_BYTES
-        return SHORT * (max(0.0, -log2(lines)) + inside / lines)
+        return SHORT * (max(0.0, -log2(lines)) + inside / lines / 4)
 
     @cached_property
     def _read(self) -> list[Operand]:

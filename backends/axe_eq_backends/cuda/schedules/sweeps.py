@@ -17,7 +17,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
-from functools import partial, reduce
 from math import prod
 
 from axe_eq.kernel.cells import IDENTITY, Apply, Cell, Constant, apply, arg, substituted, used
@@ -489,20 +488,18 @@ class _Writer:
                 k.fetch(parts[n][rank], slots[n].all, rank)
         for r in running:
             merge = MONOIDS[self.reductions[r.number - len(self.operands)].monoid].merges
-            each, given = [arg(n) for n in ranks], parts[r.number]
+            each: list[Cell] = [arg(n) for n in ranks]
+            given = parts[r.number]
             if r.rescaled is not None:
-                top, own = arg(-1), [arg(n + len(ranks)) for n in ranks]
-                change = ONLINE["softmax"].rescale
-                each = [
-                    apply("mul", x, substituted(change, {0: o, 1: top}))
-                    for x, o in zip(each, own, strict=True)
-                ]
-                given = [*given, *parts[r.rescaled[0]]]
-            values = dict(enumerate(given))
-            if r.rescaled is not None:
-                values[-1] = self.values[r.rescaled[0]]
+                n, change = len(ranks), ONLINE["softmax"].rescale
+                by = [substituted(change, {0: arg(n + rank), 1: arg(2 * n)}) for rank in ranks]
+                each = [apply("mul", x, y) for x, y in zip(each, by, strict=True)]
+                given = [*given, *parts[r.rescaled[0]], self.values[r.rescaled[0]]]
+            cell = each[0]
+            for other in each[1:]:
+                cell = apply(merge, cell, other)
             joined = k.reg_like(f"joined{r.number}", r.dtype, found[r.number])
-            mapped(k, reduce(partial(apply, merge), each), joined.all, values)
+            mapped(k, cell, joined.all, dict(enumerate(given)))
             self.values[r.number] = joined.all
 
     def _not_a_number(self, r: _Running) -> None:
