@@ -157,6 +157,7 @@ class Maps:
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
                     chain=chained(target, held, flops), wide=wide, phases=False,
                     shifted=self.shifted,
+                    padded=prod(s * n for s, n in zip(sizes, counts, strict=True)) / prod(t.shape),
                 )
             )  # fmt: skip
         return found

@@ -76,7 +76,7 @@ def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int]
         it keeps one of a value and what it was computed from.
     """
     operands, reductions = problem.operands, problem.reductions
-    words = _words_kept(problem)
+    words, parted = _words_kept(problem)
     late = late_operands(problem)
 
     def loaded(held: int, numbers: Collection[int]) -> int:
@@ -87,13 +87,15 @@ def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int]
     own = [n for n in every if n not in late]
     # The f32 that squares of a narrower operand were made of stay for the results.
     narrow = [n for n in own if operands[n].varies(-1) and DTYPES[operands[n].dtype].itemsize < 4]
+    written = words + parted  # of values that are there as they are written
     if not words and len(narrow) == 1 and any(isinstance(r.cell, Apply) for r in reductions):
         words = 1
 
     def enough(held: int) -> int:
         kept, first, last = held * words, loaded(held, own), loaded(held, late)
         most = max(first + kept, kept + last, first + last)
-        return most + max(0, held - MANY) // 2 + OTHER_REGISTERS
+        others = max(0, held - MANY) // 2 + OTHER_REGISTERS
+        return max(most + others, held * written + len(reductions))
 
     def taken(held: int) -> int:
         least = max(loaded(held, every), held * min(words, 1)) + FEW_REGISTERS
@@ -102,19 +104,24 @@ def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int]
     return enough, taken
 
 
-def _words_kept(problem: Problem) -> int:
-    """Registers of an element that hold, at the same time, what later cells contain."""
+def _words_kept(problem: Problem) -> tuple[int, bool]:
+    """Registers of an element that hold, at the same time, what later cells contain.
+
+    And whether anything else is computed to be reduced.
+    """
     first, reductions = len(problem.operands), problem.reductions
     cells = [r.cell for r in reductions] + [c for _, c in problem.outputs]
     marks: dict[Cell, Cell] = {}
-    most = 0
+    most, found = 0, set[int]()
     for n, r in enumerate(reductions):
         if isinstance(r.cell, Apply):
             marks[r.cell] = arg(-1 - n)
         needed = {m for c in cells[n + 1 :] for m in used(replaced(c, marks)) if m < 0}
         sizes = (DTYPES[problem.dtypes[first - 1 - m]].itemsize // 4 for m in needed)
-        most = max(most, sum(sizes))
-    return most
+        most, found = max(most, sum(sizes)), found | needed
+    return most, any(
+        isinstance(r.cell, Apply) and -1 - n not in found for n, r in enumerate(reductions)
+    )
 
 
 def late_operands(problem: Problem) -> list[int]:
