@@ -94,7 +94,7 @@ def raised_at(error: BaseException, function: object = None) -> str:
     frames = list(traceback.extract_tb(error.__traceback__))
     code = getattr(function, "__code__", None)
     own = [f for f in frames if code is not None and f.filename == code.co_filename]
-    frames = own or frames
+    frames = own or [f for f in frames if not f.filename.startswith("<frozen")]
     return f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 

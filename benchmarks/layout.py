@@ -1,4 +1,4 @@
-"""The layout algebra against its peers, and equality through the e-graph.
+"""The layout algebra against its peers.
 
 ``python -m benchmarks.layout`` writes results/layout.json and prints tables: microseconds per
 operation, number of iters and size. Peers take part where they are installed. Every figure is of
@@ -24,7 +24,6 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from benchmarks import layout_graph
 from benchmarks.layout_cases import OPERATIONS, Case, Maker
 from benchmarks.layout_peers import Contestant, contestants
 from benchmarks.machine import machine
@@ -150,7 +149,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES, help="questions per figure")
     parser.add_argument("--ops", nargs="*", default=list(OPERATIONS), choices=OPERATIONS)
-    parser.add_argument("--no-graph", action="store_true", help="the direct path only")
     parser.add_argument("--no-write", action="store_true", help="print only")
     given = parser.parse_args()
     field = contestants()
@@ -159,11 +157,7 @@ def main() -> None:
     chosen = [found for found in cells() if found[0] in given.ops]
     for op, iters, log2 in track(chosen, "measuring operations", console=progress):
         rows += measured(op, iters, log2, given.cases, field)
-    graph: list[Row] = []
-    for step in track([] if given.no_graph else layout_graph.steps(), "e-graph", console=progress):
-        graph += layout_graph.measured(*step)
-    for shown in (table(rows, field), *(layout_graph.tables(graph) if graph else ())):
-        console.print(shown)
+    console.print(table(rows, field))
     for op, peers in ratios(rows).items():
         console.print(f"{op}: " + ", ".join(f"{who} x{r:.2f}" for who, r in peers.items()))
     if given.no_write:
@@ -173,7 +167,6 @@ def main() -> None:
         "contestants": {who.name: who.version() for who in field},
         "operations": rows,
         "times_ours": ratios(rows),
-        "graph": graph,
     }
     RESULT.write_text(json.dumps(result, indent=1) + "\n")
 

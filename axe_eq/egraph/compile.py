@@ -32,7 +32,7 @@ from axe_eq.rule.term import (
     postorder,
 )  # fmt: skip
 
-ANALYSIS = "analysis"
+ANALYSIS, CLEARING = "analysis", "clearing"
 _OPS = {"//": "/"}
 
 
@@ -266,7 +266,7 @@ def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list
     return body, asks
 
 
-def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = True) -> list[str]:
+def law_rules(law: Law, key: str, ruleset: str, *, record: bool) -> list[str]:
     """Egglog rules of a law: rewriting, asking for primitives, and recording, where wanted."""
     pattern = law.pattern()
     directions = [(pattern.left, pattern.right)]
@@ -278,7 +278,7 @@ def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = 
         writer = Writer()
         body, asks = bodies(writer, pattern, left)
         name = key if n == 0 else f"{key} (back)"
-        for m, ask in enumerate(asks if asking else ()):
+        for m, ask in enumerate(asks):
             # Facts are asked for as soon as primitives are answered, not a round later.
             within = ANALYSIS if ask.of_facts else ruleset
             rules.append(rule(ask.body, ask.questions, within, f"{name} asks {m}"))
@@ -388,26 +388,16 @@ def symbols_in(values: Iterable[Any]) -> set[Symbol]:
     return {t.symbol for v in values if isinstance(v, Term) for t in postorder(v)}
 
 
-def declare(
-    symbols: Sequence[Symbol],
-    primitives: Sequence[Primitive],
-    analyses: Sequence[Analysis],
-    *,
-    record: bool,
-) -> str:
-    """Sorts, constructors and tables."""
+def declare(symbols: Sequence[Symbol], analyses: Sequence[Analysis], *, record: bool) -> list[str]:
+    """Sorts, constructors and tables; those of primitives are `tables_of` each."""
     sorts = sorted({s.name for y in symbols for s in (*y.args, y.result) if not s.primitive})
-    lines = [f"(ruleset {ANALYSIS})", *(f"(sort {s})" for s in sorts)]
+    lines = [f"(ruleset {ANALYSIS})", f"(ruleset {CLEARING})", *(f"(sort {s})" for s in sorts)]
     for y in symbols:
         tail = " :unextractable" if y.demand else ""
         lines.append(
             f"(constructor {y.name} ({' '.join(s.name for s in y.args)}) {y.result.name}{tail})"
         )
     lines += [f"(function num_{s} (i64) {s} :merge old)" for s in sorts]
-    for p in primitives:
-        args = " ".join(s.name for s in p.args)
-        lines.append(f"(relation need_{p.name} ({args}))")
-        lines.append(f"(relation p_{p.name} ({args} {' '.join(s.name for s in p.results)}))")
     for a in analyses:
         merge = f":merge {a.merge}" if a.merge else ":no-merge"
         lines.append(f"(function {a.name} ({a.sort.name}) {a.results[0].name} {merge})")
@@ -415,7 +405,27 @@ def declare(
             lines.append(f"(relation ask_{a.name} ({a.sort.name}))")
     if record:
         lines += _names(symbols, sorts)
-    return "\n".join(lines)
+    return lines
+
+
+def tables_of(primitive: Primitive) -> list[str]:
+    """What is asked of a primitive, and its answers."""
+    args = " ".join(s.name for s in primitive.args)
+    return [
+        f"(relation need_{primitive.name} ({args}))",
+        f"(relation p_{primitive.name} ({args} {' '.join(s.name for s in primitive.results)}))",
+    ]
+
+
+_TABLE = re.compile(r"\((?:constructor|relation|function) (\w+) \(([^)]*)\)")
+
+
+def clearing(declared: str) -> dict[str, str]:
+    """The rule that deletes the rows of a table, by its name; nothing where none is declared."""
+    if (table := _TABLE.match(declared)) is None:
+        return {}
+    row = " ".join([table[1], *(f"x{n}" for n, _ in enumerate(table[2].split()))])
+    return {table[1]: f"(rule ((= _y ({row}))) ((delete ({row}))) :ruleset {CLEARING})"}
 
 
 def _names(symbols: Sequence[Symbol], sorts: Sequence[str]) -> list[str]:

@@ -126,6 +126,7 @@ def saturate(
             break
         plan[phase] = result.reports[phase].rounds - 1
         cut[phase] = result.reports[phase].stopped
+        del session, result  # the next one takes its e-graph
     for phase, reason in cut.items():
         result.reports[phase].stopped = reason
     before_demand(session)

@@ -22,12 +22,12 @@ def read_firings(session: Session) -> Iterator[Record]:
     frozen = session.freeze()
     names = _Names(session)
     for key, law in session.laws.items():
-        if law.normal:
+        if (fired := frozen.get(f"fired_{table_name(key)}")) is None:  # it was never taught
             continue
         sorts = [s for _, s in law.params]
         widths = _choice_sorts(law)
         columns = [*sorts, *(s for row in widths for s in row)]
-        for row in frozen[f"fired_{table_name(key)}"].rows:
+        for row in fired.rows:
             values = [
                 session.read(v, s.name) if s.primitive else names.term(v)
                 for v, s in zip(row.inputs, columns, strict=True)

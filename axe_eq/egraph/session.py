@@ -7,6 +7,7 @@ bindings of egglog are used in this package and nowhere else.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import weakref
@@ -18,13 +19,15 @@ from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
 from axe_eq.egraph.bindings import egg
 from axe_eq.egraph.reach import Reach
-from axe_eq.egraph.threads import need_threads
+from axe_eq.egraph.threads import are_lost, need_threads
 from axe_eq.errors import AxeError, PackError, SearchError
 from axe_eq.program.terms import type_of
 from axe_eq.rule.law import Law, Pattern
 from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
 
 _SPAN = egg.RustSpan("axe_eq", 0, 0)
+_ANSWERS = re.compile(r"\(p_(\w+) ")  # those that a rule reads, see `Writer.call`
+_PRIMITIVES = re.compile(r"\((?:p|need)_(\w+) ")
 
 
 def literal(value: int | str) -> Any:
@@ -79,17 +82,19 @@ def _pattern(key: str, law: Law) -> Pattern:
 
 
 class _Taught:
-    """An e-graph that knows laws and holds no term, until a session marks it.
+    """An e-graph that knows laws.
 
-    To teach a law takes long, so a session teaches those that come into its reach, and what it
-    leaves is kept for the next session that has the same laws to choose from.
+    To teach a law takes long, so a session teaches those that come into its reach, and the e-graph
+    is kept for the next session that has the same laws to choose from, which deletes its rows. To
+    push and pop its state instead would copy all laws for every session, and forget new ones.
 
     Attributes:
         egg: the e-graph.
         symbols: constructors, by name.
         primitives: functions that answer requests, by name.
         analyses: facts that it keeps, those that laws ask for included.
-        taught: rulesets that it knows in its present state.
+        taught: rulesets of the laws that it knows.
+        aside: commands that delete the terms which were set aside: no rule sees them.
         is_whole: no command broke off in it.
         thread: which one made it.
     """
@@ -98,8 +103,9 @@ class _Taught:
         laws, symbols, analyses, record = self._known = known
         self.egg = egg.EGraph()
         self.taught: set[str] = set()
-        self._before: set[str] = set()
-        self._ever: dict[str, dict[str, None]] = {ruleset: {} for ruleset in laws}
+        self.aside: list[Any] = []
+        self._answering: set[str] = set()
+        self._waiting: list[tuple[frozenset[str], str]] = []
         self._together: dict[tuple[str, ...], str] = {}
         self.is_whole, self.thread = True, threading.get_ident()
         patterns = {k: _pattern(k, w) for g in laws.values() for k, w in g.items() if not w.normal}
@@ -112,12 +118,11 @@ class _Taught:
         asked = [a for a in text.analyses_in(called) if a.asked]
         analyses = self.analyses = tuple(dict.fromkeys([*analyses, *asked]))
         self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
-        self._run_text(text.declare(list(self.symbols.values()), list(self.primitives.values()),
-                                    analyses, record=record))  # fmt: skip
-        tables = [text.fired_table(w, k) for g in laws.values() for k, w in g.items()
-                  if record and not w.normal]  # fmt: skip
-        for line in [*tables, *(r for a in analyses for r in text.analysis_rules(a))]:
-            self._run_text(line)
+        self._clearing: dict[str, str] = {}
+        self._undeclared = {p.name: text.tables_of(p) for p in self.primitives.values()}
+        self._declare(text.declare(list(self.symbols.values()), analyses, record=record))
+        self._expect(rule for a in analyses for rule in text.analysis_rules(a))
+        self.answered()
 
     def teach(self, ruleset: str, keys: Sequence[str]) -> str:
         """Teach those of some laws that it does not know; the name of what runs them together.
@@ -127,18 +132,12 @@ class _Taught:
         """
         for key in keys:
             self._teach(ruleset, key)
+        self.answered()
         names = tuple(_own(ruleset, key) for key in keys)
-        together = self._together.setdefault(names, f"{ruleset}_{len(self._together)}")
-        if together not in self.taught:
+        if names not in self._together:
+            self._together[names] = together = f"{ruleset}_{len(self._together)}"
             self.egg.run_program(egg.UnstableCombinedRuleset(_SPAN, together, list(names)))
-            self.taught.add(together)
-        return together
-
-    def recall(self) -> None:
-        """Teach all that sessions needed before."""
-        for ruleset, keys in self._ever.items():
-            for key in keys:
-                self._teach(ruleset, key)
+        return self._together[names]
 
     def _teach(self, ruleset: str, key: str) -> None:
         name = _own(ruleset, key)
@@ -146,10 +145,34 @@ class _Taught:
             return
         check_deadline()
         law, record = self._known.laws[ruleset][key], self._known.record
-        rules = text.law_rules(law, key, name, record=record)
-        self._run_text("\n".join([f"(ruleset {name})", *rules]))
+        self._run_text(f"(ruleset {name})")
+        if record:
+            self._declare([text.fired_table(law, key)])
+        self._expect(text.law_rules(law, key, name, record=record))
         self.taught.add(name)
-        self._ever[ruleset][key] = None
+
+    def _expect(self, rules: Iterable[str]) -> None:
+        """Teach rules as soon as all primitives that they call have answers.
+
+        Half of the rules of laws in reach wait for ever.
+        """
+        waiting = [(frozenset(_ANSWERS.findall(rule)), rule) for rule in rules]
+        self._waiting += sorted(waiting, key=lambda rule: len(rule[0]))  # however answers come
+
+    def answered(self, primitives: Iterable[str] = ()) -> None:
+        """Teach the rules that waited for an answer of these, and for no other."""
+        self._answering.update(primitives)
+        ready = [rule for needed, rule in self._waiting if needed <= self._answering]
+        self._waiting = [rule for rule in self._waiting if not rule[0] <= self._answering]
+        for rule in ready:
+            for name in _PRIMITIVES.findall(rule):
+                self._declare(self._undeclared.pop(name, ()))
+            self._run_text(rule)
+
+    def _declare(self, lines: Iterable[str]) -> None:
+        for line in lines:  # one at a time: parsing is quadratic in the length of a text
+            self._run_text(line)
+            self._clearing |= text.clearing(line)
 
     def _run_text(self, source: str) -> None:
         try:
@@ -159,15 +182,20 @@ class _Taught:
                 "law compilation", f"egglog refused {source!r}: {error.context}"
             ) from error
 
-    def mark(self) -> None:
-        """Remember the present state."""
-        self.egg.run_program(egg.Push(1))
-        self._before = set(self.taught)
+    def sizes(self) -> list[tuple[str, int]]:
+        """Rows by table."""
+        need_threads()
+        found: Any = self.egg.run_program(egg.PrintSize(_SPAN, None))[0]
+        return list(found.sizes)
 
-    def forget(self) -> None:
-        """Return to the state that was marked."""
-        self.egg.run_program(egg.Pop(_SPAN, 1))
-        self.taught = self._before
+    def clear(self) -> None:
+        """Delete all rows."""
+        for name, size in self.sizes():
+            if size and (rule := self._clearing.pop(name, "")):
+                self._run_text(rule)
+        run = egg.Run(_SPAN, egg.RunConfig(text.CLEARING))
+        self.egg.run_program(*self.aside, egg.RunSchedule(run))
+        self.aside.clear()
 
 
 def _own(ruleset: str, key: str) -> str:
@@ -189,7 +217,7 @@ class _Known(NamedTuple):
         return (tuple(self.laws), laws, self.symbols, tuple(map(id, self.analyses)), self.record)
 
 
-_KEPT_AT_MOST = 8
+_KEPT_AT_MOST, _ROWS_AT_MOST = 8, 200_000
 _kept: dict[tuple[Any, ...], tuple[_Known, _Taught]] = {}
 
 
@@ -198,15 +226,17 @@ def _take(known: _Known) -> _Taught:
     kept = _kept.pop(known.key(), None) if _is_main() else None
     if kept is None:
         return _Taught(known)
-    kept[1].recall()
+    kept[1].clear()
     return kept[1]
 
 
 def _give_back(known: _Known, taught: _Taught) -> None:
-    """Keep the e-graph of a session that ended, unless a command broke off in it."""
-    if not (taught.is_whole and _is_main() and taught.thread == threading.get_ident()):
+    """Keep the e-graph of a session that ended, unless it is large or a command broke off in it."""
+    is_mine = _is_main() and taught.thread == threading.get_ident() and not are_lost()
+    if not (is_mine and taught.is_whole):
         return
-    taught.forget()
+    if sum(size for _, size in taught.sizes()) > _ROWS_AT_MOST:
+        return
     _kept[known.key()] = known, taught
     while len(_kept) > _KEPT_AT_MOST:
         del _kept[next(iter(_kept))]
@@ -259,7 +289,6 @@ class Session:
         self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
         self.analyses = {a.name: a for a in self._taught.analyses}
         self._egg = self._taught.egg
-        self._taught.mark()
         weakref.finalize(self, _give_back, known, self._taught).atexit = False
 
     def _run(self, *commands: Any) -> list[Any]:
@@ -329,6 +358,8 @@ class Session:
             given = [self.reference(a) if isinstance(a, Term) else literal(a) for a in term.args]
             change = egg.Change(_SPAN, egg.Subsume(), term.symbol.name, given)
             commands.append(egg.ActionCommand(change))
+            gone = egg.Change(_SPAN, egg.Delete(), term.symbol.name, given)
+            self._taught.aside.append(egg.ActionCommand(gone))
         if commands:
             self._run(*commands)
 
@@ -358,13 +389,15 @@ class Session:
         if self._known_sizes is not None and self._answered is self._known_sizes:
             return 0
         sizes = dict(self._sizes())
-        asked = [n for n in self.primitives if sizes[f"need_{n}"] > len(self._closed.get(n, ()))]
+        asked = [
+            n for n in self.primitives if sizes.get(f"need_{n}", 0) > len(self._closed.get(n, ()))
+        ]
         if not asked:
             self._answered = self._known_sizes
             return 0  # reading the tables copies the whole e-graph
         commands = []
         frozen = self._egg.freeze().functions
-        answered = 0
+        answered, answering = 0, set[str]()
         for name in asked:
             function, closed = self.primitives[name], self._closed.setdefault(name, set())
             for row in frozen[f"need_{name}"].rows:
@@ -376,11 +409,13 @@ class Session:
                 )
                 answered += 1
                 for result in function.rows(args):
+                    answering.add(name)
                     self._reach.answered(result)
                     row_ast = call(f"p_{name}", [literal(x) for x in (*args, *result)])
                     commands.append(egg.ActionCommand(egg.Expr_(_SPAN, row_ast)))
         if commands:
             self._run(*commands)
+            self._taught.answered(answering)
         return answered
 
     def run(
@@ -466,8 +501,7 @@ class Session:
     def _sizes(self) -> list[tuple[str, int]]:
         """Rows by table: counted once between two commands that change any."""
         if self._known_sizes is None:
-            (sizes,) = self._run(egg.PrintSize(_SPAN, None))
-            self._known_sizes = list(sizes.sizes)
+            self._known_sizes = self._taught.sizes()
         return self._known_sizes
 
     # --- terms out

@@ -286,8 +286,11 @@ def _check_stored(place: str, root: TileNode, loops: Mapping[str, int]) -> None:
     ):
         if entry == ALL:
             continue
-        begin = entry.scale * np.arange(loops.get(entry.letter, 1)) + entry.offset
-        if not np.isin(np.arange(extent), np.add.outer(begin, np.arange(entry.window))).all():
+        n, step = loops.get(entry.letter, 1) if entry.scale else 1, abs(entry.scale) or 1
+        low = entry.offset + min(0, entry.scale * (n - 1))
+        first = low + step * min(max(-low // step, 0), n - 1)  # the last one that is not behind 0
+        last = low + step * (n - 1) if entry.window >= step else first
+        if n < 1 or first > 0 or last + entry.window < extent:
             wrong = f"stores {entry} of dim {d} over loops {dict(loops)}"
             raise ScheduleError(place, wrong, f"all {extent} indices")
 

@@ -315,14 +315,17 @@ class Caller:
         return run
 
     def nested(self, results: Sequence[Any]) -> Any:
-        """Results of the buffers, viewed as the program's outputs and nested as it nests them."""
-        if self._has_views:
-            results = shaped(results, self.shapes)
+        """Results on a device, viewed as the program's outputs and nested as it nests them."""
+        if self._views:
+            results = shaped(results, self._views)
         return unflatten(self.call.structure, results)
 
     @cached_property
-    def _has_views(self) -> bool:
-        return any(shape is not None for shape in self.shapes)
+    def _views(self) -> Sequence[tuple[int, ...] | None]:
+        """`shapes` but of what is returned as its memory; nothing where all are None."""
+        lying = getattr(self.ready, "lying", ())
+        views = [None if n < len(lying) and lying[n] else s for n, s in enumerate(self.shapes)]
+        return views if any(shape is not None for shape in views) else ()
 
     @property
     def _memories(self) -> Collection[str]:
@@ -341,7 +344,12 @@ class Caller:
             self.call.check_strides(plain)
         run = fitting.ready
         inputs = [*plain, *fitting.constants.values()]
-        return lambda: fitting.nested([like(given, r) for r in run(inputs)])
+
+        def running() -> Any:
+            made = shaped([like(given, r) for r in run(inputs)], fitting.shapes)
+            return unflatten(self.call.structure, made)
+
+        return running
 
     def _fitting(self, arrays: Sequence[Any], memories: Collection[str] = ()) -> Caller:
         """The caller for the extents that arrays have; some inputs' are memory without dims."""

@@ -261,6 +261,11 @@ class Summary:
         """Loop letters that stream inside a block."""
         return tuple(letter for letter, _ in self.extents if letter in STREAM_LETTERS)
 
+    @property
+    def uneven(self) -> bool:
+        """Whether a stored value lacks a dim of another, whose blocks would all store it."""
+        return len({a.n_bytes // a.itemsize for a in self.stores}) > 1
+
 
 _figures = attrgetter(*(figure.name for figure in fields(Summary)))
 

@@ -131,6 +131,8 @@ class Link:
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
         beside: devices compute while it carries messages, so their time can be hidden.
+        bulk: rate and latency of exchanges so large that they end earlier by these; none by
+            default. A library may send large messages in another way than small ones.
     """
 
     bytes_per_s: float
@@ -139,6 +141,15 @@ class Link:
     per_message_s: float = 0.0
     n_devices: int = 0
     beside: bool = False
+    bulk: tuple[float, float] | None = None
+
+    def seconds(self, n_bytes: int, n_messages: int) -> float:
+        """What an exchange takes whose busiest device moves so much over the link."""
+        least = self.latency_s + n_bytes / self.bytes_per_s
+        if self.bulk is not None:
+            rate, latency = self.bulk
+            least = min(least, latency + n_bytes / rate)
+        return least + n_messages * self.per_message_s
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,16 @@ adds them in another order, the sum is one beside each other of what devices hav
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import reduce
+from itertools import accumulate, pairwise
 
 from axe_eq.program.ops import MONOIDS, join_text
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.terms import Op, Sel, op, operands, sel
 from axe_eq.rule.term import Term
 from axe_eq_rules.blocks import alike, beside, part_of
-from axe_eq_rules.digits import View, shape
+from axe_eq_rules.digits import View, shape, written
 from axe_eq_rules.joins import join_axis
 
 Form = Callable[[Term], View]
@@ -33,12 +36,13 @@ def sum_of_parts(
         merges: whether reductions of such reductions are one, by monoid and core.
         inside: a part of an operator's value as the operator on parts of its operands.
     """
-    summands = _summands(term)
-    if not 1 < len(summands) <= MOST_PARTS:
+    views = _summands(term, form)
+    if not 1 < len(views) <= MOST_PARTS:
         return None
-    same = alike([form(x) for x in summands])
-    if same is None:
-        return None
+    same = alike(views)
+    if same is None:  # in each part of a dim they may be
+        core = _apart(term.args[1], [written(of) for of in views], form, inside)
+        return None if core is None else form(core)
     of, cores = same
     if any(c.symbol is not Op for c in cores):
         return None
@@ -52,18 +56,32 @@ def sum_of_parts(
     return None if core is None else View(core, of.inner, of.outer, of.extents)
 
 
-def _summands(term: Term) -> list[Term]:
-    """What is added up to a value: itself, where it is no sum."""
+def _summands(term: Term, form: Form) -> list[View]:
+    """What is added up to a value, in this order; nothing where it is no sum."""
     if term.symbol is not Op or len(operands(term)) != 2:
-        return [term]
-    rank, sig = len(shape(term)), signature(term.args[0])
-    same = tuple(map(plain, range(rank)))
+        return []
+    cell, sig = term.args[1], signature(term.args[0])
+    same = tuple(map(plain, range(len(shape(term)))))
     if sig.n_reduced or any(operand != same for operand in sig.operands):
-        return [term]
+        return []
     found = []
     for x in operands(term):
-        inner = _summands(x) if x.symbol is Op and x.args[1] == term.args[1] else [x]
-        found += inner
+        inner = _summands(x, form) if x.symbol is Op and x.args[1] == cell else []
+        found += inner or _added(cell, form(x), form)
+    return found
+
+
+def _added(cell: str, of: View, form: Form) -> list[View]:
+    """What a view adds up, where its core is a sum of values that have all its dims; or itself."""
+    if of.core.symbol is not Op or of.core.args[1] != cell:
+        return [of]
+    sig = signature(of.core.args[0])
+    if sig.n_reduced or any({p.plain for p in x} != {*range(sig.n_out)} for x in sig.operands):
+        return [of]
+    found = []
+    for read, x in zip(sig.operands, operands(of.core), strict=True):
+        core = op(make([read], range(sig.n_out)).text, "id", x)
+        found += _added(cell, form(written(replace(of, core=core))), form)
     return found
 
 
@@ -98,30 +116,26 @@ def _apart(
     cell: str, cores: Sequence[Term], form: Form, inside: Callable[[Term], Term | None]
 ) -> Term | None:
     """A sum whose summands are others in each part of a dim, part by part."""
-    found = next(filter(None, map(_ends, cores)), None)
-    if found is None:
+    rank = len(shape(cores[0]))
+    found = list(filter(None, map(_ends, cores)))
+    if not found:
         return None
-    dim, lengths = found
-    begin, parts = 0, []
-    for n in lengths:
-        row: list[Term] = []
-        for c in cores:
-            cut = tuple((begin, 1, n) if d == dim else None for d in range(len(shape(c))))
-            part = sel(join_text("slice", cut), c)
-            row.append(inside(part) or part)
-        total = row[0]
-        text = _elementwise(len(shape(total)))
-        for x in row[1:]:
-            total = op(text, cell, total, x)
+    dim = found[0][0]
+    ends = sorted({end for d, those in found if d == dim for end in those})
+    parts = []
+    for begin, end in pairwise((0, *ends)):
+        cut = tuple((begin, 1, end - begin) if d == dim else None for d in range(rank))
+        row = [sel(join_text("slice", cut), c) for c in cores]
+        first, *rest = [inside(x) or x for x in row]
+        total = reduce(lambda a, b: op(_elementwise(rank), cell, a, b), rest, first)
         made = form(total)
         if made.core.symbol is not Op or made.core.args[1] == cell:
             return None
         parts.append(total)
-        begin += n
     whole = sel(join_text("concat", dim), *parts)
     made = form(whole)
-    ends = made.core.symbol is Op and made.core.args[1] != cell
-    return whole if ends else None
+    ends_so = made.core.symbol is Op and made.core.args[1] != cell
+    return whole if ends_so else None
 
 
 def _elementwise(rank: int) -> str:
@@ -129,19 +143,22 @@ def _elementwise(rank: int) -> str:
     return make([dims, dims], range(rank)).text
 
 
-def _ends(core: Term) -> tuple[int, list[int]] | None:
-    """A dim along which a reduction reads others in each part, and lengths of these.
+def _ends(core: Term) -> tuple[int, set[int]] | None:
+    """A dim along which a value is another in each part, and where these end.
 
-    They are values beside each other, or one value at another place for every index.
+    It is of values beside each other, or reads one at another place for every index.
     """
+    rank = len(shape(core))
+    if core.symbol is not Op:
+        core = op(make([map(plain, range(rank))], range(rank)).text, "id", core)
     sig = signature(core.args[0])
     for operand, x in zip(sig.operands, operands(core), strict=True):
         axis = join_axis(x.args[0]) if x.symbol is Sel else None
         if axis is not None and len(operands(x)) > 1:
             d = operand[axis].plain
             if d is not None and d < sig.n_out:
-                return d, [shape(part)[axis] for part in operands(x)]
+                return d, set(accumulate(shape(part)[axis] for part in operands(x)))
         for d in {d for p in operand if p.plain is None for d, _ in p.terms if d < sig.n_out}:
             if 1 < shape(core)[d] <= MOST_PARTS:
-                return d, [1] * shape(core)[d]
+                return d, set(range(1, shape(core)[d] + 1))
     return None

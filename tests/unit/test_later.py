@@ -109,6 +109,11 @@ def test_laws_of_proofs_that_are_none_or_fail_are_refused_every_time(
         for _ in range(2):
             with pytest.raises(PackError, match=message):
                 _ = pack.laws
+    pack = Pack("nowhere")
+    pack.proof_laws("no_module_of_tests:declare")
+    with pytest.raises(PackError, match="No module named 'no_module_of_tests'") as refused:
+        _ = pack.laws
+    assert "<frozen" not in str(refused.value)
 
 
 def test_searches_use_every_law_that_is_not_for_proofs() -> None:

@@ -69,9 +69,7 @@ class Wires:
         found = [0.0]
         for number, (n_bytes, n_messages) in enumerate(most):
             if n_bytes:
-                link = self.link(number)
-                busy = n_bytes / link.bytes_per_s + n_messages * link.per_message_s
-                found.append(link.latency_s + busy)
+                found.append(self.link(number).seconds(n_bytes, n_messages))
         return max(found)
 
     def by_link(self, n_bytes: Ints) -> dict[str, float]:

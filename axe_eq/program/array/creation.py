@@ -138,9 +138,10 @@ def arange(
     name = ("i64" if integral else "f64") if dtype is None else _default(dtype)
     if integral and (first, step) == (0, 1):
         return select(join_text("iota", count, name))
-    # Computed wide and rounded once: a half type cannot count far.
-    wide = "i64" if integral else "f64"
-    return astype(_line(count, first, step, wide), name)
+    # Computed wide and rounded once: a half type cannot count far. Not all machines count in i64.
+    far = max(map(abs, (first, step, (count - 1) * step, first + (count - 1) * step)))
+    whole_type = "i64" if name == "i64" or far > np.iinfo(np.int32).max else "i32"
+    return astype(_line(count, first, step, whole_type if integral else "f64"), name)
 
 
 def _length(first: float, last: float, step: float) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from axe_eq.debug import switches
 from axe_eq.errors import ArgumentError, SearchError
@@ -17,7 +17,6 @@ from axe_eq.layout.symbolic.terms import SORTS, encode, is_answer
 from axe_eq.layout.symbolic.text import read_layout
 from axe_eq.layout.value.check import check_admitted
 from axe_eq.pack import Pack, laws_of
-from axe_eq.pack import packs as find_packs
 from axe_eq.prove.certificates.certificate import LAYOUTS, Statement
 from axe_eq.prove.certificates.verdict import (
     LayoutCounterexample,
@@ -29,9 +28,6 @@ from axe_eq.prove.certificates.verdict import (
 from axe_eq.prove.layouts.rewrite import Rewriter, Rules, laws_about
 from axe_eq.prove.programs.prover import Step, explained, trusting, verdict_of, write_proof
 from axe_eq.rule.term import Term
-
-if TYPE_CHECKING:
-    from axe_eq.egraph.layouts import LayoutGraph
 
 
 def equivalent_layouts(
@@ -195,11 +191,3 @@ def proved(state: Statement, steps: Sequence[Step], packs: Sequence[Pack]) -> Pr
     known = {pack.name: pack for pack in packs}
     laws = {firing.law for firing, _ in needed}
     return verdict_of(write_proof(state, needed, known), trusting(state, needed), laws, known)
-
-
-def layout_graph(packs: Iterable[Pack] | None = None) -> LayoutGraph:
-    """An e-graph for many layouts with the layout laws of some packs, all installed by default."""
-    from axe_eq.egraph.layouts import LayoutGraph
-
-    chosen = [pack for pack in find_packs(None) if pack.exact] if packs is None else packs
-    return LayoutGraph(laws_about(laws_of(chosen, switches().without), SORTS))

@@ -134,6 +134,13 @@ def cut(array: Array, slices: Sequence[Any]) -> Array:
     return part
 
 
+def restrided(flat: Array, begin: int, shape: Sequence[int], strides: Sequence[int]) -> Array:
+    """A flat buffer as an array of this shape, at strides in elements."""
+    item = flat.itemsize
+    # Unlike as_strided this checks the bounds, and knows the 8-bit floats.
+    return np.ndarray(shape, flat.dtype, flat, begin * item, [s * item for s in strides])
+
+
 class View:
     """A flat buffer seen as a value through a layout.
 
@@ -168,11 +175,8 @@ class View:
 
     def _strided(self, displacement: int) -> Array:
         assert self.where.strides is not None
-        item = self.flat.itemsize
-        strides = [s * item for s in self.where.strides]
-        begin = (self.where.offset + displacement) * item
-        # Unlike as_strided this checks the bounds, and knows the 8-bit floats.
-        return np.ndarray(self.where.shape, self.flat.dtype, self.flat, begin, strides)
+        begin = self.where.offset + displacement
+        return restrided(self.flat, begin, self.where.shape, self.where.strides)
 
     def read(self, ranges: Sequence[Range]) -> Array:
         """The elements of a region; a view of the buffer where strides allow."""

@@ -19,19 +19,19 @@ from threadpoolctl import ThreadpoolController
 from axe_eq.debug import switches
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.meaning import array_type
-from axe_eq.program.types import DTYPES, Array
+from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.schedule.box import UNIT_LETTERS
 from axe_eq.schedule.contents import may_alias, not_held
 from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
 from axe_eq.target import Target
-from axe_eq_backends.cpu.cone import Kernel
 from axe_eq_backends.cpu.flat import Coverage, View
-from axe_eq_backends.cpu.nodes import Node, read_nodes
+from axe_eq_backends.cpu.kernel import Kernel
 
 # Multiply-adds of a product that several threads share well: half a millisecond on one core.
 LARGE_TILE = 1 << 25
 UNITS = frozenset(UNIT_LETTERS)
+KINDS = ("load", "cell", "gather", "scan")
 
 Run = Callable[[Sequence[Array]], list[Array]]
 
@@ -83,9 +83,9 @@ class _Prepared:
         _check_names(graph)
         self.graph = graph
         self.memory: MemoryPlan = plan(graph)
-        self.nodes: dict[str, list[Node]] = {k.name: read_nodes(k) for k in graph.kernels}
         for kernel in graph.kernels:
             _check_kernel(kernel)
+        self.kernels = {k.name: Kernel(k) for k in graph.kernels}
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
         """Run on arrays, one per input."""
@@ -140,23 +140,22 @@ class _Prepared:
     # -- steps ------------------------------------------------------------------------------------
 
     def _kernel(self, step: KernelStep, flats: Mapping[str, Array]) -> None:
-        nodes = self.nodes[step.name]
         reads = {
-            number: _view(step.name, flats, step.reads[n.source.access], n.type.shape)
-            for number, n in enumerate(nodes)
-            if n.source.kind == "load"
+            number: _view(step.name, flats, step.reads[node.access], value_type(node.type).shape)
+            for number, node in enumerate(step.nodes)
+            if node.kind == "load"
         }
         writes, coverage = [], []
         for root, access in zip(step.roots, step.writes, strict=True):
-            writes.append(_view(step.name, flats, access, nodes[root].type.shape))
+            shape = value_type(step.nodes[root].type).shape
+            writes.append(_view(step.name, flats, access, shape))
             if switches().check:
                 place = f"step {step.name}, buffer {access.buffer!r}"
                 coverage.append(Coverage(place, writes[-1], access.layout))
-        kernel = Kernel(step, nodes, reads, writes, coverage)
         # Threads that BLAS starts for a small product cost more than they bring, and on a busy
         # machine twenty times as much.
         with _threads(1 if _tile_volume(step) < LARGE_TILE else None):
-            kernel.run()
+            self.kernels[step.name].run(flats, reads, writes, coverage)
 
     def _move(self, step: MoveStep, flats: Mapping[str, Array]) -> None:
         (read,), (write,) = step.reads, step.writes
@@ -207,14 +206,22 @@ def _check_names(graph: ScheduleGraph) -> None:
 
 
 def _check_kernel(step: KernelStep) -> None:
-    """Roots and loads refer to accesses that exist."""
+    """Roots, operands and loads refer to nodes and accesses that exist."""
     if len(step.roots) != len(step.writes) or not step.roots:
         raise ScheduleError(
             f"step {step.name}",
             f"has {len(step.roots)} roots and {len(step.writes)} writes",
             "one write per root",
         )
-    for node in step.nodes:
+    for root in step.roots:
+        if not 0 <= root < len(step.nodes):
+            raise ScheduleError(f"root {root}", "is no node", f"0..{len(step.nodes) - 1}")
+    for number, node in enumerate(step.nodes):
+        place = f"step {step.name}, node {number}"
+        if node.kind not in KINDS:
+            raise ScheduleError(place, f"is a {node.kind!r}", " or ".join(KINDS))
+        if any(not 0 <= o < number for o in node.operands):
+            raise ScheduleError(place, f"has operands {node.operands}", "earlier nodes")
         if node.kind == "load" and not 0 <= node.access < len(step.reads):
             raise ScheduleError(
                 f"step {step.name}",

@@ -18,6 +18,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
+from axe_eq_backends.cuda.instrs import MN_MAJOR
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES, Extra, Matrix, Problem, Tiling, gemm
 from axe_eq_backends.cuda.schedules.products import Tile, products
@@ -187,8 +188,8 @@ class _Persistent:
     def kernel(self) -> ir.Kernel:
         """The kernel."""
         c, tiling = self.c, self.tiling
-        rows, self.m = spanned(c, c.rows, tiling.m)
-        cols, self.n = spanned(c, c.cols, tiling.n)
+        rows, self.m = spanned(c, c.rows, tiling.m, self._in_lines)
+        cols, self.n = spanned(c, c.cols, tiling.n, self._in_lines)
         parts, self.k = self._depth(tiling.k)
         if self.end and self.k.extent % tiling.k:
             raise self.refuse(f"steps of {tiling.k} in parts of {self.k.extent}", "whole steps")
@@ -210,6 +211,17 @@ class _Persistent:
             self.end and (self.lead.index(self.end[0]), self.end[2]),
         )
         return gemm(problem, tiling, self.name)
+
+    def _in_lines(self, covered: Mapping[int, int]) -> bool:
+        """Whether what a tile covers of operands that are contiguous there is lines of memory."""
+        least = min(form.width for form in MN_MAJOR)
+        runs = [
+            n * self.size
+            for d, n in covered.items()
+            for o in {o for pair in self.pairs for o in pair}
+            if o.strides[d] == 1
+        ]
+        return all(run % least == 0 for run in runs)
 
     def _depth(self, tile: int) -> tuple[tuple[int, ...], Span]:
         """Outer reduced dims and the one that steps run along: contiguous where rows are not."""

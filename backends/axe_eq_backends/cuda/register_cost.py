@@ -80,6 +80,8 @@ class RegisterProducts:
             return reason
         if unread := not_strided(summary):
             return unread
+        if summary.uneven:
+            return "a result that lacks a dim of another"
         other = not_as_they_lie(summary, target)
         as_they_lie = not (summary.staged or len(summary.stores) > 1 or other)
         if as_they_lie and all(tile_rows(target, w.dtype) for w in summary.products):

@@ -107,6 +107,11 @@ class Program:
         """Inputs that lie as no strides say: on a device their arrays are their memory."""
         return frozenset(n for n in self.code.inputs if self.code.ports[n].lies)
 
+    @property
+    def lying(self) -> tuple[bool, ...]:
+        """Per output whether what a call on a device returns is its memory, likewise."""
+        return tuple(bool(self.code.ports[n].lies) for n in self.code.outputs)
+
     def on(self, device: int) -> OnDevice:
         """The program on a device.
 
@@ -202,12 +207,6 @@ class Program:
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
-        for port in (self.code.ports[name] for name in self.code.made):
-            if port.lies:
-                raise ArgumentError(
-                    f"buffer {port.name}", f"lies in {port.lies}, which no strides describe",
-                    "arrays of the host, whose results are laid out as arrays",
-                )  # fmt: skip
         first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
         library = library_of(arrays[first])
         # An array of another library is met through DLPack, which orders the streams of the two.

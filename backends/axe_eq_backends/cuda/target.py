@@ -282,11 +282,12 @@ _FIGURES = {
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second.
 PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True)
-# The same by the all-gather of NCCL 2.28.9, 1 to 512 MiB in the same run (17.0 to 1999 us), to
-# 13 %: for plans that run on the transport "nccl", `h200.replace(links=(NCCL_LINK,))`. Its kernels
-# take units from those that they run beside: products in blocks gain nothing (0.95 to 1.02 of
-# cuBLAS and NCCL one after the other).
-NCCL_LINK = Link(255e9, 15e-6, "NCCL")
+# The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
+# One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
+# 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",
+# `h200.replace(links=(NCCL_LINK,))`. Its kernels take units from those that they run beside:
+# products in blocks gain nothing (0.95 to 1.02 of cuBLAS and NCCL one after the other).
+NCCL_LINK = Link(255e9, 15e-6, "NCCL", bulk=(315e9, 60e-6))
 
 h200 = Target(
     name="h200",

@@ -85,10 +85,13 @@ class Wire:
         if len(parts) == 1 and parts[0].source.is_dense:
             return parts[0].source.read(reads[parts[0].leaf])
         packed = self.arrays.empty(sum(p.source.size for p in parts), self.dtype)
-        cat = self.arrays.torch.cat
 
-        def pack() -> None:
-            cat([p.source.read(reads[p.leaf]).reshape(-1) for p in parts], out=packed)
+        def pack() -> None:  # by copies: of 64 MiB that is not dense `torch.cat` takes 25 us more
+            begin = 0
+            for part in parts:
+                read = part.source.read(reads[part.leaf])
+                packed[begin : begin + part.source.size].view(read.shape).copy_(read)
+                begin += part.source.size
 
         self.arrays.do(pack)
         return packed

@@ -255,6 +255,8 @@ class TensorEngine:
         """Refused without products, with other reductions, with element types no row takes."""
         if not summary.products or summary.n_folds or any(w.structured for w in summary.products):
             return "not sums of products alone"
+        if summary.uneven:
+            return "a result that lacks a dim of another"
         return _beyond_rows(summary, target)
 
     def price(self, summary: Summary, target: Target) -> Columns:

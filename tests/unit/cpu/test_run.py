@@ -1,4 +1,4 @@
-"""The CPU runner against the numpy meaning: every box, every layout, every kind of node."""
+"""The CPU runner against the numpy meaning: all blocks, every layout, every kind of node."""
 
 from __future__ import annotations
 

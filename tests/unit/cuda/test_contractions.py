@@ -503,3 +503,26 @@ def test_products_of_integers_wrap_around_as_numpy_s(dtype: str) -> None:
     assert [k.row for k in exe.kernels] == [f"fma.{dtype}"]
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(exe.interpret(a, b), a @ b)
+
+
+def test_no_kernel_stores_a_result_from_tiles_along_a_side_that_it_lacks() -> None:
+    def mixed(x: Any, g: Any, w: Any) -> Any:
+        return es("te,tef->tf", nn.softmax(x @ g), es("td,edf->tef", x, w))
+
+    specs = of("f32", (33, 17), (17, 8), (8, 17, 9))
+    exe, rng = axe.compile(mixed, *specs, target="h200"), np.random.default_rng(0)
+    arrays = [rng.normal(size=s.shape).astype("f4") for s in specs]
+    # The gates of a tile's rows, beside every expert's columns, were stored by each column.
+    np.testing.assert_allclose(exe.interpret(*arrays), axe.run(mixed, *arrays), atol=1e-5)
+
+
+@pytest.mark.parametrize(("experts", "n"), [(5, 8), (4, 24)])
+@pytest.mark.parametrize("text", ["td,edf->tef", "td,edf->etf"])
+def test_operands_of_few_contiguous_columns_have_kernels(text: str, experts: int, n: int) -> None:
+    """A tile over several experts has lines of 16 or 48 bytes, which bulk copies do not swizzle."""
+    fn = lambda x, w: es(text, x, w)  # noqa: E731
+    specs, rng = of("f16", (24, 64), (experts, 64, n)), np.random.default_rng(0)
+    x, w = (rng.integers(-8, 9, s.shape).astype("f2") for s in specs)
+    exe = axe.compile(fn, *specs, target="h200")
+    assert [k.schedule for k in exe.kernels] == ["tensor_cores"]
+    np.testing.assert_array_equal(exe.interpret(x, w), np.einsum(text, x, w))

@@ -23,7 +23,6 @@ from axe_eq.layout import (
     tile_of,
 )
 from axe_eq.prove.certificates.verdict import LayoutCounterexample
-from axe_eq.prove.layouts.equality import layout_graph
 
 SEVERAL = Layout.parse(
     "box[(4,4) of (4,6)] in box[(24)] in box[(3,2,4) of (3,4,4)] in S[(2,12,2):(1,24@p,2)]"
@@ -113,15 +112,6 @@ def test_equality_is_proved_and_refuted(layout: Layout) -> None:
     x = refuted.counterexample.x
     tables = layout.table("m").tolist(), other.table("m").tolist()
     assert x == next(i for i in range(layout.size) if tables[0][i] != tables[1][i])
-
-
-def test_in_one_graph() -> None:
-    graph = layout_graph()
-    assert graph.equal(XLA, XLA.canonical())
-    assert graph.equal(REORDERED, REORDERED.canonical())
-    assert not graph.equal(XLA, REORDERED)
-    assert graph.equal(SEVERAL, SEVERAL.canonical())
-    assert not graph.equal(SEVERAL, SEVERAL.permute((4, 4), (1, 0)))
 
 
 @pytest.mark.sampled(1)

@@ -30,14 +30,14 @@ M2 = Mesh({"x": 2})
 
 def compile_on_two(
     fn: Callable[..., Any], cuts: Mapping[Any, str], goal: str, dtype: str = "i32",
-    target: Any = "cpu",
+    target: Any = "cpu", mesh: Mesh = M2,
 ) -> Any:  # fmt: skip
     specs = [
-        axe.Spec(s, dtype, layout=axe.read("jax", c, shape=s, mesh=M2)) for s, c in cuts.items()
+        axe.Spec(s, dtype, layout=axe.read("jax", c, shape=s, mesh=mesh)) for s, c in cuts.items()
     ]
     (root,) = axe.trace(fn, *specs).outputs
-    goals = [axe.read("jax", goal, shape=root.shape, mesh=M2)]
-    return axe.compile(fn, *specs, target=target, mesh=M2, outputs=goals)
+    goals = [axe.read("jax", goal, shape=root.shape, mesh=mesh)]
+    return axe.compile(fn, *specs, target=target, mesh=mesh, outputs=goals)
 
 
 def check(exe: Any, dtype: str = "i32") -> None:
@@ -90,6 +90,23 @@ def test_blocks_lie_in_the_memory_of_the_whole(name: str, monkeypatch: pytest.Mo
         verdict = axe.equivalent(fn, exe.plan, *specs, numerics="exact")
         assert isinstance(verdict, axe.Proved), verdict
         assert axe.check_certificate(verdict.certificate)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("late", [True, False])
+@pytest.mark.parametrize(("n", "sizes"), [(3, (1,)), (4, (1, 1)), (5, (1,))])
+def test_sums_that_every_device_adds_in_an_order_of_its_own_are_proved(
+    n: int, sizes: tuple[int, ...], late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = in_blocks(monkeypatch, [sizes], dim=0, late=late)
+    fn, cuts = PROGRAMS["scatter"][0], {(64 * n, 64 * n): C, (64 * n, 16): R}
+    exe = compile_on_two(fn, cuts, R, mesh=Mesh({"x": n}))
+    assert chosen
+    check(exe)
+    specs = [axe.Spec(shape, "i32") for shape in cuts]
+    verdict = axe.equivalent(fn, exe.plan, *specs, numerics="exact")
+    assert isinstance(verdict, axe.Proved), verdict
+    assert axe.check_certificate(verdict.certificate)
 
 
 def test_blocks_of_what_is_read_through_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,13 @@ import pytest
 import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.mesh.plan import MeshPlan, plan_from_json, plan_of
-from axe_eq.mesh.prove import Event, check_programs, program, prove
+from axe_eq.mesh.prove import Event, _check_stored, check_programs, program, prove
 from axe_eq.mesh.sides import side
 from axe_eq.mesh.simulate import Simulation
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, writes_of
 from axe_eq.program.nesting import flatten
-from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.box import Entry
+from axe_eq.schedule.graph import ScheduleGraph, TileNode
 from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cpu.target import cpu
 from tests.unit.mesh.programs import CASES, M4, arguments, compiled
@@ -220,6 +221,27 @@ def test_a_text_that_was_changed_is_refused_by_its_digest() -> None:
     for wrong in ("", "{}", text[:-9], text.replace('"format": 2', '"format": 9')):
         with pytest.raises(ScheduleError, match=r"^mesh plan: "):
             plan_from_json(wrong)
+
+
+def test_stored_blocks_are_all_of_a_value_or_refused() -> None:
+    """By brute force; of any number of blocks, which damage may make many."""
+    rng = random.Random(0)
+    for _ in range(1000):
+        scale, offset, window = rng.randint(-4, 4), rng.randint(-6, 6), rng.randint(1, 5)
+        n, extent = rng.randint(1, 5), rng.randint(1, 8)
+        begins = {scale * k + offset for k in range(n)}
+        whole = {b + w for b in begins for w in range(window)} >= {*range(extent)}
+        root = TileNode("load", "", "", str(Entry("p", scale, offset, window)), f"f32[{extent}]")
+        assert is_stored(root, n) == whole, (root, n)
+    assert is_stored(TileNode("load", "", "", "p", "f32[8]"), 2**40)
+
+
+def is_stored(root: TileNode, n: int) -> bool:
+    try:
+        _check_stored("step", root, {"p": n})
+    except ScheduleError:
+        return False
+    return True
 
 
 def programs(name: str) -> list[list[Event]]:

@@ -141,3 +141,15 @@ def test_a_weight_lies_as_is_cheapest_for_what_reads_it() -> None:
     draw = np.random.default_rng(0)
     a, b = (draw.standard_normal(s).astype("f4") for s in ((128, 256), (512, 256)))
     assert (exe(a, exe.pack("w", b)) == dense(a, b)).all()
+
+
+def test_no_product_stores_a_result_once_for_every_column_that_it_lacks() -> None:
+    def gates(x: Any, g: Any, w: Any) -> Any:
+        both = x @ g, nn.einsum("td,edf->tef", x, w)
+        return nn.einsum("te,tef->tf", *both), both[0]
+
+    draw = np.random.default_rng(0)
+    x, g, w = (draw.integers(-8, 9, s).astype("f2") / 16 for s in ((17, 8), (8, 17), (17, 8, 3)))
+    exe = axe.compile(gates, x, g, w, target="trn2")
+    for found, want in zip(exe.interpret(x, g, w), axe.run(gates, x, g, w), strict=True):
+        np.testing.assert_allclose(found, want, atol=5e-3)

@@ -391,6 +391,10 @@ CREATIONS: dict[str, Function] = {
     "arange": lambda xp: (xp.arange(5), xp.arange(2, 9, 3), xp.arange(9, 2, -3),
                           xp.arange(0.5, 2.1, 0.5), xp.arange(4, dtype=xp.float32),
                           xp.arange(1, 4, dtype=xp.int32)),
+    "far ranges": lambda xp: tuple(
+        xp.arange(*ends, dtype=getattr(xp, kind))
+        for ends in ((2**31 - 2, 2**31 + 3), (-5, 9, 3), (0, 2**33, 2**31), (-(2**31), 3 - 2**31))
+        for kind in ("int64", "float32", "float64")),
     "eye": lambda xp: (xp.eye(3), xp.eye(2, 4, k=1), xp.eye(3, k=-1, dtype=xp.int32)),
     "linspace": lambda xp: (xp.linspace(0, 1, 7), xp.linspace(2.0, -1.0, 5, endpoint=False),
                             xp.linspace(3, 4, 1), xp.linspace(0, 2, 5, dtype=xp.float32)),
@@ -400,6 +404,14 @@ CREATIONS: dict[str, Function] = {
                             xp.meshgrid(xp.arange(3), xp.arange(2), xp.arange(2), indexing="ij")),
     "constants": lambda xp: xp.asarray([xp.e, xp.pi, xp.inf]),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(("last", "counted"), [(131, "i32"), (2**31 + 2, "i64")])
+def test_ranges_are_counted_in_32_bits_where_these_hold_them(last: int, counted: str) -> None:
+    def fn(x: Any) -> Any:
+        return x + axe_eq.array.arange(last - 130, last, dtype="f32")
+
+    assert {n.dtype for n in axe_eq.trace(fn, "130:f32").nodes()} == {"f32", counted}
 
 
 @pytest.mark.parametrize("name", CREATIONS)

@@ -159,6 +159,14 @@ def test_a_compiled_program_is_neither_copied_nor_pickled(
         act(object.__new__(kind))
 
 
+def test_a_result_that_is_memory_on_a_device_is_not_viewed() -> None:
+    exe = caller([], view=(8,))
+    exe.ready.lying = (True,)
+    assert exe(There(2, 4)).shape == exe.bind(There(2, 4))().shape == (2, 4)
+    x = np.ones((2, 4))
+    assert exe(x).shape == (8,)
+
+
 def test_an_input_that_is_memory_on_a_device_has_any_dims() -> None:
     log: list[str] = []
     exe = caller(log)

@@ -55,6 +55,11 @@ def test_kinds_follow_from_who_shares_a_memory_unless_they_are_said() -> None:
     assert CHIP.memory("hbm").place_bytes == 96 << 30
 
 
+def test_large_exchanges_go_by_a_second_way_once_it_is_faster() -> None:
+    link = Link(2e9, 1e-6, per_message_s=1e-6, bulk=(4e9, 2e-6))
+    assert [link.seconds(n, 3) for n in (2000, 4000, 8000)] == pytest.approx([5e-6, 6e-6, 7e-6])
+
+
 def test_levels_have_extents_which_multiply() -> None:
     assert CHIP.scopes == ("device", "core")
     assert CHIP.most("core", "device") == 8

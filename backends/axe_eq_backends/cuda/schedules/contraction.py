@@ -8,7 +8,7 @@ one; the slower ones are outer coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -181,17 +181,25 @@ class Span:
         return -(-self.extent // self.tile)
 
 
-def spanned(c: Contraction, dims: Sequence[int], tile: int) -> tuple[tuple[int, ...], Span]:
+def spanned(
+    c: Contraction,
+    dims: Sequence[int],
+    tile: int,
+    fits: Callable[[Mapping[int, int]], bool] = lambda covered: True,
+) -> tuple[tuple[int, ...], Span]:
     """Split the dims of a kind: outer ones, and those that tiles of this size run over as one.
 
-    A tile runs over several dims where its ends are ends of whole parts of each; of all ways the
-    one with the fewest tiles is taken, the fastest dims first.
+    A tile runs over several dims where its ends are ends of whole parts of each, and where the
+    elements that it covers of each one `fits`; of all ways the one with the fewest tiles is taken,
+    the fastest dims first.
     """
     ways: list[tuple[int, ...]] = [(d,) for d in reversed(dims)]
     for n in range(len(dims) - 2, -1, -1):
         together = tuple(dims[n:])
         few = c.extent(together) <= MOST_INDICES
-        if few and not any(map(c.alone, together)) and _cuts([c.shape[d] for d in together], tile):
+        extents = [c.shape[d] for d in together]
+        covered = dict(zip(together, _covered(extents, tile), strict=True))
+        if few and not any(map(c.alone, together)) and _cuts(extents, tile) and fits(covered):
             ways.append(together)
     spans = [Span(way, c.extent(way), tile) for way in ways] or [Span((), 1, tile)]
 
@@ -200,6 +208,15 @@ def spanned(c: Contraction, dims: Sequence[int], tile: int) -> tuple[tuple[int, 
 
     best = min(spans, key=tiles)
     return tuple(d for d in dims if d not in best.dims), best
+
+
+def _covered(extents: Sequence[int], tile: int) -> list[int]:
+    """Elements of each dim, slow to fast, that a tile covers; its ends are ends of parts."""
+    covered = list[int]()
+    for extent in reversed(extents):
+        covered.insert(0, min(extent, tile))
+        tile = max(1, tile // extent)
+    return covered
 
 
 def _cuts(extents: Sequence[int], tile: int) -> bool:

@@ -56,7 +56,8 @@ def _unused(tree: ast.Module, kernel: str) -> set[ast.stmt]:
     functions = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef)}
     left, reached = {kernel} & {*functions}, set[str]()
     if not left:
-        return set()
+        # What is bound in another way may use any of them; what is not there uses none.
+        return set() if not kernel or _names(tree, kernel) else {*functions.values()}
     left |= {n.id for s in tree.body if s not in functions.values() for n in ast.walk(s)
              if isinstance(n, ast.Name)} & {*functions}  # fmt: skip
     while left:
@@ -64,6 +65,18 @@ def _unused(tree: ast.Module, kernel: str) -> set[ast.stmt]:
         named = {n.id for n in ast.walk(functions[name]) if isinstance(n, ast.Name)}
         left |= named & {*functions} - reached
     return {s for name, s in functions.items() if name not in reached}
+
+
+def _names(tree: ast.Module, kernel: str) -> bool:
+    """Whether a text has a name, or may have it from a module."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.alias) and {node.name, node.asname} & {kernel, "*"}:
+            return True
+        if isinstance(node, ast.Name | ast.ClassDef):
+            name = node.id if isinstance(node, ast.Name) else node.name
+            if name == kernel:
+                return True
+    return False
 
 
 def _imported(tree: ast.AST, file: str, dialect: str) -> Iterator[tuple[str, str]]:

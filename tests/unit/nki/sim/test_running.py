@@ -325,9 +325,12 @@ def test_a_kernel_is_not_stopped_by_names_of_functions_that_it_does_not_use() ->
         f"LINT nki.language.{name}: is no name of dialect 0.3; not run here"
         for name in ("arange", "no_such_thing")
     ]
-    for kernel in ("l", "", "absent"):  # through two functions; whatever is run; by another name
+    bound = ("absent = nki.jit(helper)\n", "from others import absent\n", "from others import *\n")
+    # Through two functions; whatever is run; by another name.
+    for more, kernel in ("", "l"), ("", ""), *((b, "absent") for b in bound):
         with pytest.raises(NkiError, match="is no name of dialect"):
-            check(text, "k.py", "0.3", kernel=kernel)
+            check(text + more, "k.py", "0.3", kernel=kernel)
+    check(text, "k.py", "0.3", kernel="absent")  # that there is no such kernel is said instead
     used = text.replace("def k", "table = {1: helper}\ndef k")
     with pytest.raises(NkiError, match="no_such_thing"):
         check(used, "k.py", "0.3", kernel="k")
