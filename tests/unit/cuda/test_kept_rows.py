@@ -17,6 +17,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.interpret import run
 from axe_eq_backends.cuda.make import make
 from axe_eq_backends.cuda.prefixes import alone
@@ -162,3 +163,15 @@ def test_what_is_read_again_is_kept_once_and_weights_are_not() -> None:
         assert all(b.n_elements >= n_elements and b.dtype == "f16" for b in rows)
         fetched = [s for s, _ in ir.walk(kernel) if isinstance(s, ir.Fetch)]
         assert len(fetched) == (2 * c.parameters["cluster"] if c.parameters["cluster"] > 1 else 0)
+
+
+def test_long_rows_are_read_once_and_few_of_them_share_clusters() -> None:
+    for fn, spec, clusters in (
+        (nn.layernorm, "512x50257:f16", {1}),
+        (nn.softmax, "16x131072:f16", {4, 8}),
+    ):
+        exe = axe.compile(fn, spec, target="h200")
+        ((kernel,), (text,)) = exe.kernels, exe.source.values()
+        assert "0 bytes spill stores" in compile_text(text, 90).log
+        assert kernel.parameters["cluster"] in clusters
+        assert dict(kernel.costs)["reread_bytes"] == 0
