@@ -19,11 +19,14 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.schedules.tensors import Operand, begins_apart, leading
+from axe_eq_backends.cuda.schedules.tensors import Operand, begins_apart, leading, run_vector
 
 # Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
 # less than what a kernel of another kind costs more.
 APART = 0.03
+# What cells take longer where all CTAs fit a machine that the kernel before leaves unit by unit:
+# the root of the places over the CTAs, of so many at most (seven kernels of 2 to 5 us).
+MOST_CROWDED = 6.0
 SECTOR_BYTES, LINE_BYTES = 32, 128  # that memory gives at least, and of what caches have
 
 
@@ -167,9 +170,11 @@ class Tensors:
         flops = self.flops * padded + turned * target.figure("turned_flops")
         vector = flops / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
-        asks = (
-            self._asked(counts, passes or {}, target, wide, along, lanes) * busiest if wide else 0.0
-        )
+        if not phases:  # units that are done first take more of few CTAs
+            busiest *= min(MOST_CROWDED, max(1.0, resident * units / blocks)) ** 0.5
+        asks = 0.0
+        if wide:
+            asks = self._asked(counts, passes or {}, target, wide, along, lanes, shifted) * busiest
         begin = target.figure("begin_cta_s") * max(1.0, warps / target.figure("begin_warps"))
         first = begin * min(blocks, units * resident) * target.figure("first_ctas")
         floor = floor_s(target, self._once[0]) + first
@@ -197,6 +202,15 @@ class Tensors:
         if asks:
             costs["asks_s"] = asks
         return Candidate(parameters, time_s, costs)
+
+    def ends(self, target: Target, wide: int) -> float:
+        """Seconds of a CTA for the ends of rows that begin anywhere, read by vectors so wide.
+
+        Every operand that is taken out of two vectors has ends of its own.
+        """
+        led = leading(self.operands, self.outputs)
+        apart = sum(begins_apart(o, led, wide) for o in self.operands if not o.counts)
+        return target.figure("row_ends_s") * (1 + apart) if wide else 0.0
 
     def answer(self, target: Target, n_bytes: float) -> float:
         """Seconds in which a unit that asks for so many bytes at once has them."""
@@ -297,6 +311,7 @@ class Tensors:
         wide: int,
         along: int,
         lanes: int,
+        shifted: bool,
     ) -> float:
         """Seconds in which a unit's warps ask for all that they read and store, one by one."""
         total = 0.0
@@ -310,7 +325,8 @@ class Tensors:
             lines = min(LANES, runs * max(1.0, run * step / LINE_BYTES))
             more = 1 + target.figure("ask_line_apart" if step > 1 else "ask_line") * (lines - 1)
             longest = max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize
-            of_one = LANES * (min(wide, longest) if step == 1 else 1)
+            held = 1 if step != 1 else longest if shifted else run_vector([o], along)
+            of_one = LANES * min(wide, longest, held)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")
 

@@ -155,8 +155,8 @@ class Maps:
                     reread=t.scattered(last) * target.figure("scattered"),
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops), wide=wide, phases=False,
-                    shifted=self.shifted,
+                    chain=chained(target, held, flops) + t.ends(target, run if self.shifted else 0),
+                    wide=wide, phases=False, shifted=self.shifted,
                     padded=prod(s * n for s, n in zip(sizes, counts, strict=True)) / prod(t.shape),
                 )
             )  # fmt: skip

@@ -304,11 +304,6 @@ def _marked(parameters: Mapping[str, int], shifted: bool) -> Mapping[str, int]:
     return {**parameters, "shifted": 1} if shifted else parameters
 
 
-def _ends(target: Target, shifted: bool) -> float:
-    """Seconds that a CTA takes for the ends of a row that begins anywhere."""
-    return target.figure("row_ends_s") if shifted else 0.0
-
-
 def _vector(target: Target, tensors: Sequence[Operand], dim: int, shifted: bool) -> int:
     """Elements of a vector along a dim, of rows that begin aligned or anywhere."""
     if shifted:
@@ -354,7 +349,9 @@ class Rows:
                     blocks=prod(counts), counts=counts,
                     reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     warps=warps, resident=residents(target, warps, taken(held)),
-                    chain=chained(target, held, own) + exchanges * exchanging(target, threads),
+                    chain=chained(target, held, own)
+                    + exchanges * exchanging(target, threads)
+                    + self.tensors.ends(target, vector if self.shifted else 0),
                     wide=vector, lanes=min(threads, WARP),
                 )
             )  # fmt: skip
@@ -492,7 +489,7 @@ class Sweeps:
             missed=missed, wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
             lanes=min(tiling.threads, WARP), shifted=self.shifted,
         )  # fmt: skip
-        aside = _ends(target, self.shifted)
+        aside = self.tensors.ends(target, tiling.wide if self.shifted else 0)
         if steps == 1 or self.kept:  # as rows in registers
             own, held = self.tensors.flops / prod(p.shape), tiling.vectors * tiling.wide * steps
             chain = chained(target, held, own) + aside

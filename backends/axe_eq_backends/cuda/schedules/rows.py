@@ -88,6 +88,7 @@ def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int]
     # The f32 that squares of a narrower operand were made of stay for the results.
     narrow = [n for n in own if operands[n].varies(-1) and DTYPES[operands[n].dtype].itemsize < 4]
     written = words + parted  # of values that are there as they are written
+    stored = max((DTYPES[o.dtype].itemsize for o in problem.stored if o.varies(-1)), default=0)
     if not words and len(narrow) == 1 and any(isinstance(r.cell, Apply) for r in reductions):
         words = 1
 
@@ -95,7 +96,8 @@ def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int]
         kept, first, last = held * words, loaded(held, own), loaded(held, late)
         most = max(first + kept, kept + last, first + last)
         others = max(0, held - MANY) // 2 + OTHER_REGISTERS
-        return max(most + others, held * written + len(reductions))
+        result = first + last + -(-held * stored // 4)
+        return max(most + others, max(held * written, result) + len(reductions))
 
     def taken(held: int) -> int:
         least = max(loaded(held, every), held * min(words, 1)) + FEW_REGISTERS
