@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import product
-from math import gcd, log2, prod
+from math import ceil, gcd, log2, prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, substituted, used
@@ -64,7 +64,7 @@ SWEPT = 0.03  # loss of running values, where rows in registers are as good
 # Loss where caches give rows again that are swept: softmax of 64, 192 and 512 long rows.
 SWEPT_AGAIN = 0.06
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
-SHORT = 0.07
+SHORT = 0.1
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
@@ -329,6 +329,7 @@ class Rows:
         p, found = self.problem, list[Candidate]()
         enough, taken = registers_of(p)
         rows, columns = prod(p.shape[:-1]), p.shape[-1]
+        rows_read = [o for o in p.operands if stays_in_memory(o)]
         own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
         vector = _vector(target, [*p.operands, *p.stored], len(p.shape) - 1, self.shifted)
         ahead = vector - 1 if self.shifted else 0
@@ -339,12 +340,18 @@ class Rows:
             if enough(held) > room_for(threads) or (self.shifted and down > 1):
                 continue
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
+            # More CTAs than keep memory busy have fewer registers, and reads on their way, each.
+            n_bytes = WARP * warps * held * sum(DTYPES[o.dtype].itemsize for o in rows_read)
+            resident = min(
+                residents(target, warps, enough(held)),
+                ceil(target.figure("rows_on_their_way") / max(1, n_bytes)),
+            )
             found.append(
                 self.tensors.candidate(
                     target,
                     _marked(
-                        {"row_threads": threads, "vector": vector,
-                         "resident": residents(target, warps, enough(held))}, self.shifted
+                        {"row_threads": threads, "vector": vector, "resident": resident},
+                        self.shifted,
                     ),
                     blocks=prod(counts), counts=counts,
                     reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
@@ -512,7 +519,7 @@ class Sweeps:
     def _short(self, tiling: SweepTiling) -> float:
         """The loss of reading less than whole lines of what is contiguous at a time.
 
-        Runs of rows that begin inside lines end in parts of them.
+        Runs of rows that begin inside sectors end in parts of them.
         """
         p = self.problem
         run = tiling.threads * tiling.wide
@@ -520,7 +527,7 @@ class Sweeps:
             return 0.0
         lines = run * self._least / LINE_BYTES
         steps = (s * DTYPES[o.dtype].itemsize for o in self._read for s in o.strides if s > 1)
-        inside = 1 - gcd(LINE_BYTES, *steps) / LINE_BYTES
+        inside = 1 - gcd(SECTOR_BYTES, *steps) / SECTOR_BYTES
         return SHORT * (max(0.0, -log2(lines)) + inside / lines / 4)
 
     @cached_property

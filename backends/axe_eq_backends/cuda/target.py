@@ -172,6 +172,9 @@ _FIGURES = {
     "exchange_s": 0.01e-6,
     "exchange_warp_s": 0.016e-6,
     "shuffle_s": 0.007e-6,
+    # Bytes of rows on their way to a unit that more CTAs are not asked for: norms of 2880 to 5120
+    # columns gain up to 64 KB, bounds of 3882 and 7486 lose from 96 KB on.
+    "rows_on_their_way": 72 << 10,
     # Until the CTAs of a cluster that have parts of rows have met.
     "cluster_meets_s": 0.4e-6,
     # Per doubling of such a cluster, until the next one has begun in its place.

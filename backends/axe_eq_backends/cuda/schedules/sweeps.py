@@ -113,16 +113,15 @@ def registers_of_sweep(
 ) -> int:
     """Registers of a thread: a chunk of every operand, running values, and what a tile computes.
 
-    A read of less than 4 bytes takes a register while it is on its way; what stays is packed, but
-    for what is computed of several operands, which is kept.
+    A read of less than 4 bytes takes a register while it is on its way. Of several operands that
+    stay, what is computed of them is kept.
     """
     read, several = 0, sum(o.varies(-1) for o in operands) > 1
     for o in operands:
         # What varies along slower reduced dims alone is one value for every row of a chunk.
         slower = any(map(o.varies, range(-reduced, -1)))
         size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) or slower else 1
-        least = -(-tiling.wide * vectors * size // 4)
-        read += least if stays else max(least, vectors * -(-tiling.wide * size // 4))
+        read += vectors * -(-tiling.wide * size // 4)
     held = tiling.wide * tiling.vectors if rescaled or (stays and several) else 0
     return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
