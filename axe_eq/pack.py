@@ -307,10 +307,9 @@ def _forget(operator: str) -> None:
     next(table for table in tables if table.kind == kind).remove(name)
     forget_spellings(name) if kind == "cell" else forget_parts(name)
     roots = {"axe_eq", *(point.module.partition(".")[0] for point in entry_points(group=GROUP))}
-    for module in [m for n, m in list(sys.modules.items()) if n.partition(".")[0] in roots]:
-        for value in list(vars(module).values()):
-            if hasattr(value, "cache_clear") and hasattr(value, "__wrapped__"):
-                value.cache_clear()
+    modules = [m for n, m in list(sys.modules.items()) if n.partition(".")[0] in roots]
+    for known in [v for m in modules for v in vars(m).values() if type(v) is type(installed)]:
+        known.cache_clear()
 
 
 # Every loaded pack's schedules by name: steps of schedule graphs name theirs.

@@ -24,6 +24,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,9 @@ from axe_eq.errors import AxeError
 from axe_eq.pack import packs
 from axe_eq.program.node import Program
 from axe_eq.program.types import ANY, DTYPES
+from axe_eq.program.types import dtype as named
 from axe_eq.schedule.kept import KINDS
+from benchmarks.cuda_saved import n_sets
 from benchmarks.drawn_programs import case, inputs
 from benchmarks.programs import LARGE, RIGHT, compared
 from benchmarks.terminal import absent, told
@@ -42,7 +45,7 @@ from benchmarks.terminal import absent, told
 xp = axe.array
 Shape = tuple[int, ...]
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2}  # of the largest value
-REPEATS, ROUNDS, IDLE_S = 8, 11, 0.02
+MOST_SETS = 48  # of arrays that take turns
 LEAST_GAIN = 1.05  # predicted, from which on a program counts
 
 
@@ -211,14 +214,16 @@ def drawn_on_device(seed: int) -> dict[str, Any]:
 
 
 def timed(dense: Any, chosen: Any, host: Sequence[Any]) -> dict[str, Any]:
-    """Whether both give the same on these arrays, and their times in turns."""
+    """Whether both give the same on these arrays, and their times in turns, in CUDA graphs."""
     import torch
 
-    arrays = [_on_device(a) for a in host]
+    from benchmarks.cuda import graphs
+
+    count = min(MOST_SETS, n_sets(sum(a.nbytes for a in host)))
+    sets = [[_on_device(a) for a in host] for _ in range(count)]
     names = [i.name for i in chosen.program.inputs]
-    packed = [chosen.pack(name, a) for name, a in zip(names, arrays, strict=True)]
-    runs = {"dense": dense.bind(*arrays), "chosen": chosen.bind(*packed)}
-    first, second = (_leaves(run()) for run in runs.values())
+    packed = [[chosen.pack(n, a) for n, a in zip(names, given, strict=True)] for given in sets]
+    first, second = (_leaves(run(*given[0])) for run, given in ((dense, sets), (chosen, packed)))
     torch.cuda.synchronize()
     worst, right = 0.0, True
     for a, b in zip(first, second, strict=True):
@@ -226,7 +231,8 @@ def timed(dense: Any, chosen: Any, host: Sequence[Any]) -> dict[str, Any]:
         apart = float(((a.double() - b.double()).abs().nan_to_num() / largest).max())
         narrow = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(a.dtype, "")
         worst, right = max(worst, apart), right and apart <= TOLERANCE.get(narrow, 1e-5)
-    times = in_turns(runs)
+    runs = {"dense": [dense.bind(*g) for g in sets], "chosen": [chosen.bind(*g) for g in packed]}
+    times = {name: median(ms) * 1e3 for name, ms in graphs(runs).items()}
     row: dict[str, Any] = {"apart": worst, "right": right}
     row |= {f"{n}_measured_us": round(t, 3) for n, t in times.items()}
     row["measured"] = round(times["dense"] / times["chosen"], 3)
@@ -235,12 +241,11 @@ def timed(dense: Any, chosen: Any, host: Sequence[Any]) -> dict[str, Any]:
 
 
 def _on_device(array: Any) -> Any:
-    """An array on the GPU; torch knows no bfloat16 of numpy's."""
+    """An array on the GPU; torch knows none of numpy's narrow floats."""
     import torch
 
-    if array.dtype == DTYPES["bf16"].numpy:
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16).cuda()
-    return torch.from_numpy(np.ascontiguousarray(array)).cuda()
+    words = torch.from_numpy(np.asarray(array, order="C").view(f"i{array.itemsize}")).cuda()
+    return words.view(getattr(torch, named(array.dtype).scalar.rstrip("_")))
 
 
 def _leaves(made: Any) -> list[Any]:
@@ -250,25 +255,6 @@ def _leaves(made: Any) -> list[Any]:
     if isinstance(made, list | tuple):
         return [leaf for part in made for leaf in _leaves(part)]
     return [made]
-
-
-def in_turns(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Microseconds of a run each: the median of bursts, one of each in turn."""
-    import torch
-
-    found: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(ROUNDS):
-        for name, run in runs.items():
-            time.sleep(IDLE_S)
-            run()
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            for _ in range(REPEATS):
-                run()
-            end.record()
-            torch.cuda.synchronize()
-            found[name].append(start.elapsed_time(end) / REPEATS * 1e3)
-    return {name: sorted(times)[len(times) // 2] for name, times in found.items()}
 
 
 def _machine() -> dict[str, Any]:

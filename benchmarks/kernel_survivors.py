@@ -36,6 +36,7 @@ class Reason:
         )
 
 
+SHARED = "split product|rest sharing product"
 STREAM, CARRIED = "streaming product", "carried stream"
 PRODUCTS = "product of .*"  # through registers, of lanes
 GEMMS = ".* product|gated product of columns"
@@ -53,12 +54,12 @@ REASONS: tuple[Reason, ...] = (
     ),
     # -- one tile of a cluster, which has one panel --
     Reason(
-        "A cluster has one tile, so nobody waits for the slot of its last step",
-        "delete|another barrier|do earlier", r"arrive empty\[previous\]", "split product",
+        "A cluster shares one tile, so nobody waits for the slot of its last step",
+        "delete|another barrier|do earlier", r"arrive empty\[previous\]", SHARED,
     ),
     Reason(
-        "A cluster has one tile, so nobody waits for the slot of its last step",
-        "do later", "^wait_group wgmma 0", "split product", "^over one thread: arrive empty",
+        "A cluster shares one tile, so nobody waits for the slot of its last step",
+        "do later", "^wait_group wgmma 0", SHARED, "^over one thread: arrive empty",
     ),
     Reason(
         "A CTA stores one panel: none before it has to leave, and nobody has read its memory",
@@ -72,7 +73,16 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "Nothing that the producer does is fetched: it may arrive before its copies",
-        "do earlier", "^arrive at the cluster's barrier", "split product", "^over one thread",
+        "do earlier", "^arrive at the cluster's barrier", SHARED, "^over (one thread|for step)",
+    ),
+    Reason(
+        "The slots of a shared tile are given back to nobody: before or after its CTAs meet",
+        "do later", r"^one thread: arrive empty\[previous\]", "rest sharing product",
+        "^over arrive at the cluster's barrier",
+    ),
+    Reason(
+        "Whichever tiles are shared, one by a cluster at most, all are computed once",
+        "value one off", "^(left|room|whole) :=", "rest sharing product",
     ),
     # -- more order than is needed --
     Reason(

@@ -94,6 +94,7 @@ class _Taught:
         primitives: functions that answer requests, by name.
         analyses: facts that it keeps, those that laws ask for included.
         taught: rulesets of the laws that it knows.
+        answering: primitives that ever had an answer.
         aside: commands that delete the terms which were set aside: no rule sees them.
         is_whole: no command broke off in it.
         thread: which one made it.
@@ -104,7 +105,7 @@ class _Taught:
         self.egg = egg.EGraph()
         self.taught: set[str] = set()
         self.aside: list[Any] = []
-        self._answering: set[str] = set()
+        self.answering: set[str] = set()
         self._waiting: list[tuple[frozenset[str], str]] = []
         self._together: dict[tuple[str, ...], str] = {}
         self.is_whole, self.thread = True, threading.get_ident()
@@ -130,19 +131,19 @@ class _Taught:
         Every law has a ruleset of its own: so they run in the order that is given, whenever each
         was taught.
         """
-        for key in keys:
-            self._teach(ruleset, key)
-        self.answered()
-        names = tuple(_own(ruleset, key) for key in keys)
-        if names not in self._together:
-            self._together[names] = together = f"{ruleset}_{len(self._together)}"
-            self.egg.run_program(egg.UnstableCombinedRuleset(_SPAN, together, list(names)))
-        return self._together[names]
+        asked = ruleset, *keys
+        if asked not in self._together:
+            own = [self._teach(ruleset, key) for key in keys]
+            self.answered()
+            self._together[asked] = together = f"{ruleset}_{len(self._together)}"
+            self.egg.run_program(egg.UnstableCombinedRuleset(_SPAN, together, own))
+        return self._together[asked]
 
-    def _teach(self, ruleset: str, key: str) -> None:
-        name = _own(ruleset, key)
+    def _teach(self, ruleset: str, key: str) -> str:
+        """Teach a law, unless it is known; the ruleset that it has for itself."""
+        name = f"{ruleset}_{text.table_name(key)}"
         if name in self.taught:
-            return
+            return name
         check_deadline()
         law, record = self._known.laws[ruleset][key], self._known.record
         self._run_text(f"(ruleset {name})")
@@ -150,6 +151,7 @@ class _Taught:
             self._declare([text.fired_table(law, key)])
         self._expect(text.law_rules(law, key, name, record=record))
         self.taught.add(name)
+        return name
 
     def _expect(self, rules: Iterable[str]) -> None:
         """Teach rules as soon as all primitives that they call have answers.
@@ -161,9 +163,9 @@ class _Taught:
 
     def answered(self, primitives: Iterable[str] = ()) -> None:
         """Teach the rules that waited for an answer of these, and for no other."""
-        self._answering.update(primitives)
-        ready = [rule for needed, rule in self._waiting if needed <= self._answering]
-        self._waiting = [rule for rule in self._waiting if not rule[0] <= self._answering]
+        self.answering.update(primitives)
+        ready = [rule for needed, rule in self._waiting if needed <= self.answering]
+        self._waiting = [rule for rule in self._waiting if not rule[0] <= self.answering]
         for rule in ready:
             for name in _PRIMITIVES.findall(rule):
                 self._declare(self._undeclared.pop(name, ()))
@@ -196,11 +198,6 @@ class _Taught:
         run = egg.Run(_SPAN, egg.RunConfig(text.CLEARING))
         self.egg.run_program(*self.aside, egg.RunSchedule(run))
         self.aside.clear()
-
-
-def _own(ruleset: str, key: str) -> str:
-    """The ruleset of one law."""
-    return f"{ruleset}_{text.table_name(key)}"
 
 
 class _Known(NamedTuple):
@@ -287,6 +284,7 @@ class Session:
         )  # fmt: skip
         self._taught = _take(known)
         self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
+        self._needs = [(f"need_{name}", name) for name in self.primitives]
         self.analyses = {a.name: a for a in self._taught.analyses}
         self._egg = self._taught.egg
         weakref.finalize(self, _give_back, known, self._taught).atexit = False
@@ -388,10 +386,8 @@ class Session:
         """Answer open requests for primitive entries; returns how many were answered."""
         if self._known_sizes is not None and self._answered is self._known_sizes:
             return 0
-        sizes = dict(self._sizes())
-        asked = [
-            n for n in self.primitives if sizes.get(f"need_{n}", 0) > len(self._closed.get(n, ()))
-        ]
+        sizes, known = dict(self._sizes()), self._closed
+        asked = [n for table, n in self._needs if sizes.get(table, 0) > len(known.get(n, ()))]
         if not asked:
             self._answered = self._known_sizes
             return 0  # reading the tables copies the whole e-graph
@@ -415,7 +411,8 @@ class Session:
                     commands.append(egg.ActionCommand(egg.Expr_(_SPAN, row_ast)))
         if commands:
             self._run(*commands)
-            self._taught.answered(answering)
+            if not answering <= self._taught.answering:
+                self._taught.answered(answering)
         return answered
 
     def run(

@@ -12,7 +12,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
@@ -73,7 +73,7 @@ def program_key(
     needed = {_root(m) for pack in packs for m in _modules(pack)} | _operators(program)
     if not needed <= known:
         return None
-    machine = json.dumps(asdict(target), default=repr, sort_keys=True)
+    machine = target.text
     if " at 0x" in machine:  # the repr of an object that is another one in every process
         return None
     # Values of constants and places in the user's files choose nothing.

@@ -6,8 +6,10 @@ of its own. ``axe targets NAME`` prints one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
 from math import prod
 from operator import add
 from types import MappingProxyType
@@ -131,6 +133,8 @@ class Link:
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
         beside: devices compute while it carries messages, so their time can be hidden.
+        wait_s: devices that it joins see each other's memory, and wait for each other so long
+            before they read what others made; 0 where they do not see it.
         bulk: rate and latency of exchanges so large that they end earlier by these; none by
             default. A library may send large messages in another way than small ones.
     """
@@ -141,6 +145,7 @@ class Link:
     per_message_s: float = 0.0
     n_devices: int = 0
     beside: bool = False
+    wait_s: float = 0.0
     bulk: tuple[float, float] | None = None
 
     def seconds(self, n_bytes: int, n_messages: int) -> float:
@@ -252,6 +257,11 @@ class Target:
     engines: tuple[Engine, ...] = ()
     completions: tuple[Completion, ...] = ()
     corrections: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, as one text that tells machines apart."""
+        return json.dumps(asdict(self), default=repr, sort_keys=True)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """A target; keywords of before are named with what replaced them."""

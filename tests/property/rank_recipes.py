@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import product
 from math import prod
 from typing import Any
@@ -108,18 +109,23 @@ class Recipe:
 def part(value: Array, layout: Layout, rank: int) -> Array:
     """A rank's part, read off the layout's definition."""
     flat = value.reshape(-1)
-    held = {}
-    for x in range(layout.size):
-        for coordinate in layout(x):
-            at = dict(coordinate)
-            if at.get("gpuid", 0) == rank:
-                held[at.get("m", 0)] = x
     shape = shard.part_shape(f"i32[{','.join(map(str, value.shape))}]", layout, _mesh_text(layout))
     assert shape is not None
     own = np.zeros(prod(shape), value.dtype)
-    for address, x in held.items():
+    for address, x in _held(layout).get(rank, {}).items():
         own[address] = flat[x]
     return own.reshape(shape)
+
+
+@cache
+def _held(layout: Layout) -> dict[int, dict[int, int]]:
+    """Per rank, which element lies at each address."""
+    held: dict[int, dict[int, int]] = {}
+    for x in range(layout.size):
+        for coordinate in layout(x):
+            at = dict(coordinate)
+            held.setdefault(at.get("gpuid", 0), {})[at.get("m", 0)] = x
+    return held
 
 
 _TEXTS: dict[Layout, str] = {}

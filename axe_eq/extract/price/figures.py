@@ -248,7 +248,9 @@ class _Figures:
             choice, parts = self.picks[tile], by.get(tile, ())
             for n, child in enumerate(choice.children):
                 if n in parts:
-                    found.setdefault(child, []).append(self.forest.tiles[tile])
+                    some = tile in found and tile not in plainly  # parts of parts
+                    own = found[tile] if some else [self.forest.tiles[tile]]
+                    found.setdefault(child, []).extend(own)
                 elif choice.reduces or tile not in found:
                     plainly.add(child)
                 else:

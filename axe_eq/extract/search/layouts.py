@@ -2,7 +2,8 @@
 
 Where a program leaves the layout of an input or output to the compiler, the e-graph holds what
 reads or writes it in every layout. One way to lay out all of them leaves a forest, in which the
-cheapest schedule is searched for. The first way is dense row-major, and no dearer one is taken.
+cheapest schedule is searched for. The first way is dense row-major, and no dearer one is taken,
+nor one that saves less than estimates of the target are off by.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def cheapest(
     search: Callable[[Way], T],
     near: Callable[[Way, T], float],
     cost: Callable[[T], float],
+    least_s: float = 0.0,
 ) -> tuple[Way, T, T]:
     """The way whose schedule costs least: it, its schedule, and that of dense row-major ones.
 
@@ -82,6 +84,7 @@ def cheapest(
         search: the schedule of a way.
         near: the cost of a way with the values that a schedule keeps.
         cost: of a schedule, in seconds.
+        least_s: what saves less is not taken.
 
     Raises:
         SearchError: the dense way has no schedule.
@@ -94,6 +97,8 @@ def cheapest(
             with suppress(SearchError):  # no kernel reads what lies so
                 found[way] = search(way)
     best = _plainest({way: cost(schedule) for way, schedule in found.items()})
+    if cost(found[first]) - cost(found[best]) < least_s:
+        best = first
     return best, found[best], found[first]
 
 

@@ -171,7 +171,8 @@ def extract(
         search = Search(prices.on(taken(prices.forest, places, way)))
         return search.keeping(prices.plainly(found.search.materialised))
 
-    way, found, dense = cheapest(places, of, near, lambda found: found.time_s)
+    least = prices.pricer.target.figures.get("least_saved_s", 0.0)
+    way, found, dense = cheapest(places, of, near, lambda found: found.time_s, least)
     return replace(found, layouts=places.chosen(way), dense_s=dense.time_s)
 
 

@@ -9,6 +9,7 @@ is one list per image: under the gap condition the saturated list (Axe A.12 and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from math import gcd, prod
 
 import numpy as np
@@ -161,6 +162,15 @@ def image_table(steps: Steps, most: int = MAX_COPIES, times: int = 1) -> NDArray
         if not apart:
             values = np.unique(values)
     return values
+
+
+@lru_cache(maxsize=16)  # those who go through all elements ask for the same again and again
+def displacements(replica: Iters, axis: str, most: int, times: int) -> NDArray[np.int64]:
+    """See `Layout.replica_table`."""
+    steps, shift = by_axis([item for item in replica if item[2] == axis])
+    found = image_table(saturate(steps.get(axis, ())), most, times) + shift.get(axis, 0)
+    found.flags.writeable = False
+    return found
 
 
 def least_shared(steps: Steps, gap: int) -> int:

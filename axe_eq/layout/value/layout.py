@@ -19,14 +19,7 @@ from axe_eq.errors import LayoutError, SearchError, said
 from axe_eq.layout.algebra.slices import permute_shard, slice_shard
 from axe_eq.layout.normal.nested_boxes import Boxes, Stage, check_boxes
 from axe_eq.layout.normal.recover_iters import NoIters, add, first_uncut
-from axe_eq.layout.normal.replicas import (
-    MAX_COPIES,
-    by_axis,
-    count_copies,
-    image_table,
-    normal_form,
-    saturate,
-)
+from axe_eq.layout.normal.replicas import MAX_COPIES, count_copies, displacements, normal_form
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value import upper
 from axe_eq.layout.value.boxes import Dims, reduce_dims, regroup
@@ -296,8 +289,7 @@ class Layout(Parts):
         Raises:
             SearchError: more than `most`, each counted `times`.
         """
-        steps, shift = by_axis([item for item in self.replica if item[2] == axis])
-        return image_table(saturate(steps.get(axis, ())), most, times) + shift.get(axis, 0)
+        return displacements(self.replica, axis, most, times)
 
     def strided(
         self, shape: Sequence[int], axis: str = DEFAULT_AXIS

@@ -62,6 +62,8 @@ def _entry(entry: Any) -> Any:
     thing = f"index of type {type(entry).__name__}"
     if _is_mask(entry):
         wrong, hint = "would give a shape that depends on values", "where(mask, a, b)"
+    elif isinstance(entry, float | str | bytes):
+        wrong, hint = "is no number of an element", ""
     else:
         wrong, hint = "is an array of indices", "axe_eq.array.take(x, indices, axis=...)"
     raise ProgramError(thing, wrong, _EXPECTED, hint=hint)

@@ -6,6 +6,7 @@ Images are (batch, channel, row, column). Padding is a selector before the opera
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,8 @@ def conv2d(
     row = _window("h", "r", steps[0], spreads[0])
     col = _window("w", "s", steps[1], spreads[1])
     image = _padded(x, padding, 0)
+    reach = [d * (n - 1) + 1 for d, n in zip(spreads, weight.shape[2:], strict=True)]
+    _check_windows("conv2d", image, reach)
     if groups == 1:
         sig = f"n c {row} {col}, o c r s -> n o h w; + c r s"
         return apply_block(sig, "mul", image, weight)
@@ -121,9 +124,18 @@ def avg_pool2d(x: Any, size: Pair, *, stride: Pair | None = None, padding: Pair 
     return xp.astype(total / float(math.prod(_pair("size", size, 1))), x.dtype)
 
 
+def _check_windows(layer: str, image: Any, reach: Sequence[int]) -> None:
+    there = tuple(image.shape[2:])
+    if any(n > e for n, e in zip(reach, there, strict=True)):
+        windows, padded = ("x".join(map(str, n)) for n in (reach, there))
+        wrong = f"windows reach over {windows} elements, x with its padding has {padded}"
+        raise ProgramError(layer, wrong, "windows inside it")
+
+
 def _pool(x: Any, size: Pair, stride: Pair | None, image: Any, monoid: str) -> Any:
     rows, cols = _pair("size", size, 1)
     steps = _pair("stride", size if stride is None else stride, 1)
+    _check_windows("pooling", image, (rows, cols))
     row, col = _window("h", "r", steps[0], 1), _window("w", "s", steps[1], 1)
     sig = f"n c {row} {col} -> n c h w; {monoid} r s [r={rows} s={cols}]"
     return apply_block(sig, "id", image)

@@ -50,6 +50,7 @@ from axe_eq_backends.cuda.schedules.transpose import (
     turn,
 )
 
+PAGE_BYTES = 2048  # rows so far apart share channels of memory
 TURN_REGISTERS = 10  # of a thread that turns a block, beside it
 # Elements of a dim that reads or writes along it continue; sectors are of 32 bytes.
 WORTH_TURNING = 8
@@ -245,6 +246,10 @@ class Turns:
         inside = 1 - gcd(SECTOR_BYTES, *apart) / SECTOR_BYTES
         if side == 1:
             return inside * target.figure("split_sector.elements")
+        # Rows whole pages apart are in few channels of memory: long runs of few rows are read best.
+        along = {s * DTYPES[o.dtype].itemsize for o in t.operands for s in o.strides if s > 1}
+        if along and all(s % PAGE_BYTES == 0 for s in along):
+            loss += target.figure("short_run.paged") * max(0.0, log2(4 * LINE_BYTES / runs["read"]))
         parts = (target.figure(f"split_sector.{n}") / run for n, run in runs.items())
         return loss + inside * SECTOR_BYTES * sum(parts)
 

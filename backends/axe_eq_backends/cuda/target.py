@@ -78,8 +78,9 @@ _CHOICES = {
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
     "product_waves": (1, 2),  # that tiles of as few columns as can be fill
-    "product_cluster": (1, 2),
+    "product_cluster": (1, 2, 4, 8),
     "product_split": (1, 2, 3, 4, 6, 8),
+    "product_rest": (2,),  # of tiles that fill no wave; clusters of more leave units out
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),
@@ -130,13 +131,15 @@ _FIGURES = {
     "ask_line": 0.1,
     "ask_line_apart": 0.22,
     # Loss of a relayout per halving of what a warp reads at once below a line, of what it writes,
-    # and of what a tile reads of a row below two lines; of more bytes on their way to a unit than
+    # and of what a tile reads of a row below two lines, and below four where rows are whole pages
+    # apart; of more bytes on their way to a unit than
     # these; of idle threads past an end. Where rows begin inside sectors, of a sector over what a
     # tile reads of a row, what it writes of one, and what a warp writes of one. 700 tiles of ten
     # turns (2026-11-27), mean of the log of time over estimate 0.08.
     "short_run.read": 0.025,
     "short_run.written": 0.037,
     "short_run.tile": 0.032,
+    "short_run.paged": 0.06,
     "turned_bytes": 64 << 10,
     "turned_apart": 0.12,
     "turned_idle": 0.085,
@@ -144,6 +147,9 @@ _FIGURES = {
     "split_sector.written": 0.3,
     "split_sector.of_warp": 0.4,
     "split_sector.elements": 0.4,
+    # What a layout of inputs and outputs has to save: about a launch. Of 76 drawn programs that it
+    # was to save more, 25 of 30 were faster, by 1.83; of those below 27 of 46 (2026-11-27).
+    "least_saved_s": 0.7e-6,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
     # Bytes of L2's rate that a byte of a sector takes of which little is used.
@@ -230,12 +236,27 @@ _FIGURES = {
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
+    # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
+    # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
+    # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
+    # share the rest of tiles. 500 tiles of 30 products (2026-11-27).
+    "lines_along_depth": 0.7,
+    "lines_along_side": 1.3,
+    "waves_exposed": 0.5,
+    "shared_rest": 0.05,
+    # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
+    # clusters of tiles of 64 and of 128 (2026-11-27).
+    "fill_bytes_per_s": 8e12,
     "add_sums_s": 0.8e-6,
     "add_sums_bytes_per_s": 40e9,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
-    # took 28 us beside their product (f16, 1000 x 6144 x 1536; 2026-11-27), 3.5e-9 each; less here,
-    # for no smaller kernel was measured.
-    "cold_instruction_s": 1.0e-9,
+    # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
+    # 1536; 2026-11-27), of which issue is 1.0e-9 each.
+    "cold_instruction_s": 0.55e-9,
+    # Until a panel of what a result reads whole is there, and for a register of it of each thread:
+    # x + y of 8192 x 256 x 128, 23 tiles (2026-11-27).
+    "read_panel_s": 0.3e-6,
+    "read_word_s": 19e-9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,
@@ -283,8 +304,9 @@ _FIGURES = {
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
 # all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
-# alone takes 2.3 us and as many bytes a second.
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True)
+# alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
+# of kernels take 3 to 5 us; kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6)
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",
@@ -318,6 +340,7 @@ h200 = Target(
         "waits_s": "own",
         "asks_s": "own",
         "latency_s": "own",
+        "link_s": "own",
         "blocks": "own",
     },
     completions=_COMPLETIONS,

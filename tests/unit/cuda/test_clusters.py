@@ -6,6 +6,7 @@ of effects and at both levels.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -358,9 +359,10 @@ def test_golden_text(golden: Callable[..., None]) -> None:
 # -- products --
 
 SMALL = {
-    "rows": Tiling(64, 128, 64, 2, consumers=1, cluster=2, along="m"),
-    "columns": Tiling(128, 64, 64, 2, cluster=2, along="n"),
-    "four columns": Tiling(256, 64, 32, 2, band=2, cluster=4, along="n"),
+    "rows": Tiling(64, 128, 64, 2, consumers=1, cluster_rows=2),
+    "columns": Tiling(128, 64, 64, 2, cluster_cols=2),
+    "four columns": Tiling(256, 64, 32, 2, band=2, cluster_cols=4),
+    "rows and columns": Tiling(64, 64, 32, 2, consumers=1, cluster_rows=2, cluster_cols=4),
 }
 M, N, K = parameters()
 
@@ -399,7 +401,8 @@ def test_products_share_operand_tiles_and_are_right_with_tails(
 ) -> None:
     kernel = gemm(problem(major), SMALL[name])
     shared = [s for s, _ in ir.walk(kernel) if isinstance(s, ir.CopyAsync) and s.ranks]
-    assert [s.dst.buffer.name for s in shared] == ["B_ring" if name == "rows" else "A_ring"]
+    sides = {"rows": "B", "rows and columns": "AB"}.get(name, "A")
+    assert [s.dst.buffer.name for s in shared] == [f"{side}_ring" for side in sides]
     rng = random.Random(name)
     for number, planned in enumerate([*levels(kernel)] * (2 if full else 1)):
         extents = (rng.randrange(8, 312, 8), rng.randrange(8, 312, 8), rng.randrange(8, 200, 8))
@@ -415,7 +418,7 @@ def test_a_cluster_s_last_cta_may_have_no_tile_of_its_own() -> None:
 
 
 def test_parts_of_shared_tiles_may_be_eights_of_rows() -> None:
-    kernel = gemm(problem(), Tiling(64, 144, 64, 2, consumers=1, cluster=2, along="m"))
+    kernel = gemm(problem(), Tiling(64, 144, 64, 2, consumers=1, cluster_rows=2))
     for planned in levels(kernel):
         multiplied(kernel, (136, 152, 136), planned)
 
@@ -575,19 +578,28 @@ def test_the_machine_says_how_many_ctas_share(cluster: int) -> None:
     assert kernel.parameters["cluster_rows"] * kernel.parameters["cluster_cols"] == cluster
 
 
+def test_rows_past_the_end_cost_clusters_alone() -> None:
+    """85 rows: clusters copy two tiles of 64 of them whole, lone CTAs what is there."""
+    specs = axe.Spec((85, 2624), "f16"), axe.Spec((5248, 2624), "f16")
+    free = h200.replace(figures={**h200.figures, "fill_bytes_per_s": math.inf})
+    for target, most in ((h200, 1), (free, 2)):
+        (kernel,) = axe.compile(_linear, *specs, target=target).kernels
+        assert kernel.parameters["cluster_rows"] * kernel.parameters["cluster_cols"] == most
+
+
 def test_tilings_that_clusters_cannot_share_are_refused() -> None:
     for tiling, message in (
-        (Tiling(128, 72, cluster=2), "72 shared rows for 2 CTAs; expected a multiple of 8"),
-        (Tiling(128, 128, cluster=2, along="k"), "clusters along 'k'; expected m or n"),
+        (Tiling(128, 72, cluster_rows=2), "72 shared rows of B for 2 CTAs; expected a multiple"),
+        (Tiling(128, 72, 32, cluster_cols=8), "32 shared elements of A for 8 CTAs; expected a mu"),
     ):
         with pytest.raises(AxeError, match=message):
-            gemm(problem(), tiling)
+            gemm(problem(1 if tiling.cluster_rows > 1 else 0), tiling)
 
 
-@pytest.mark.parametrize("along", ["m", "n"])
-def test_clustered_texts_compile(along: str) -> None:
+@pytest.mark.parametrize("along", [{"cluster_rows": 2}, {"cluster_cols": 2}], ids="mn")
+def test_clustered_texts_compile(along: dict[str, int]) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
-    for kernel in (spread(), gemm(problem(), Tiling(cluster=2, along=along))):
+    for kernel in (spread(), gemm(problem(), Tiling(**along))):
         source = emit(plan(kernel, h200))
         log = compile_text(source.text, 90, source.name).log
         assert "__cluster_dims__(2, 1, 1)" in source.text

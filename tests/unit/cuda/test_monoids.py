@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq import pack as packs
 from axe_eq.check.opcheck import check_operators
 from axe_eq.errors import DispatchError, PackError, SearchError
 from axe_eq.kernel import cells as kernel_cells
@@ -52,6 +53,7 @@ def pack() -> Iterator[Pack]:
     """A pack with monoids of its own, which are forgotten after the test."""
     tables: list[dict[Any, Any]] = [
         ops.CELLS._by_name, ops.MONOIDS._by_name, kernel_cells._SPELLINGS, kernel_monoids._declared,
+        packs._owners,
     ]  # fmt: skip
     kept = [dict(table) for table in tables]
     made = Pack("theirs")

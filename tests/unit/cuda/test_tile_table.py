@@ -12,7 +12,7 @@ import axe_eq as axe
 from axe_eq_backends.cuda import tile_cost
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.target import h200
-from axe_eq_backends.cuda.tile_table import MOST_COLS, fitted
+from axe_eq_backends.cuda.tile_table import MOST_COLS, WIDE_COLS, WIDE_ROWS, fitted
 
 ROUND = h200.replace(choices={**h200.choices, "product_waves": ()})
 
@@ -55,6 +55,9 @@ def test_tiles_fit_in_as_few_columns_as_waves_allow(
                 if least is not None:
                     fits = [w for h, w in found if h == height and ceil(cols / w) <= most]
                     assert min(fits) == least
+        # Wider ones are multiplied by two instructions of whole lines, or eights, of columns.
+        wide = {(h, w) for h, w in found if w > MOST_COLS}
+        assert all(h <= WIDE_ROWS and w <= WIDE_COLS and w % (2 * step) == 0 for h, w in wide)
 
 
 def test_few_rows_are_columns_of_tiles() -> None:

@@ -22,6 +22,8 @@ from axe_eq_backends.cuda.target import h200
 from benchmarks.chosen_layouts import anywhere, blocks, both, drawn
 from benchmarks.programs import LARGE, RIGHT
 
+# Whatever little a layout saves.
+SURE = h200.replace(figures={**h200.figures, "least_saved_s": 0.0})
 DENSE, DENSE_OUT = axe.Layout([(65 * 63, 1)]), axe.Layout([(65 * 65, 1)])
 # Of every family of operators with floats, those that an interpreter takes no second for.
 DRAWN = (100_004, 100_008, 100_050, 100_070, 100_074, 100_080, 100_140, 100_152, 100_306, 100_328,
@@ -39,7 +41,7 @@ def integers(*shape: int, seed: int = 0) -> Array:
 @pytest.fixture(scope="module")
 def odd() -> axe.Executable:
     """A product that tensor cores take from rows at multiples of 16 bytes alone."""
-    return axe.compile(product, "65x63:f16@any", "63x65:f16@any", target="h200", outputs="any")
+    return axe.compile(product, "65x63:f16@any", "63x65:f16@any", target=SURE, outputs="any")
 
 
 # -- what is kept ---------------------------------------------------------------------------------
@@ -126,6 +128,13 @@ def test_what_a_target_does_not_keep_is_not_chosen() -> None:
     assert exe.layouts["a"] == DENSE
 
 
+@pytest.mark.parametrize(("least_s", "is_dense"), [(0.1e-6, False), (1e-3, True)])
+def test_what_saves_too_little_stays_dense(least_s: float, is_dense: bool) -> None:
+    target = h200.replace(figures={**h200.figures, "least_saved_s": least_s})
+    exe = axe.compile(product, "65x63:f16@any", "63x65:f16@any", target=target, outputs="any")
+    assert (exe.layouts["a"] == DENSE) == is_dense
+
+
 def test_what_makes_no_difference_stays_dense() -> None:
     added = axe.Spec((64, 64), "f16", layout="any")
     exe = axe.compile(lambda a, b: a + b, added, added, target="h200", outputs="any")
@@ -167,7 +176,6 @@ def test_on_a_mesh_it_is_as_if_nothing_was_said() -> None:
     assert plans[0].to_json() == plans[1].to_json()
 
 
-@pytest.mark.sampled(1, slow=("trn2-8-S[(16,16,128,32):(65536@m,32@m,512@m,1@m)]",))
 @pytest.mark.parametrize(
     ("target", "seed", "layout"),
     [
@@ -279,10 +287,10 @@ def test_a_program_from_the_cache_has_the_layouts_that_were_chosen(
 ) -> None:
     with axe.debug(cache=1, cache_dir=tmp_path):
         found = [
-            axe.compile(product, "65x63:f16@any", "63x65:f16@any", target="h200", outputs="any")
+            axe.compile(product, "65x63:f16@any", "63x65:f16@any", target=SURE, outputs="any")
             for _ in range(2)
         ]
-        dense = axe.compile(product, "65x63:f16", "63x65:f16", target="h200")
+        dense = axe.compile(product, "65x63:f16", "63x65:f16", target=SURE)
     assert isinstance(found[1].report, Report)
     assert found[1].report["saturate"].notes["cached"]
     assert found[0].layouts == found[1].layouts == odd.layouts

@@ -30,8 +30,9 @@ M2 = Mesh({"x": 2})
 
 def compile_on_two(
     fn: Callable[..., Any], cuts: Mapping[Any, str], goal: str, dtype: str = "i32",
-    target: Any = "cpu", mesh: Mesh = M2,
+    target: Any = "cpu", mesh: Mesh | None = None,
 ) -> Any:  # fmt: skip
+    mesh = mesh or M2  # which some tests change
     specs = [
         axe.Spec(s, dtype, layout=axe.read("jax", c, shape=s, mesh=mesh)) for s, c in cuts.items()
     ]
@@ -204,9 +205,9 @@ def test_blocks_are_not_taken_where_nothing_is_hidden(link: Link) -> None:
 def test_a_slow_link_of_the_host_is_hidden_too() -> None:
     fn, _, goal = PROGRAMS["gathered"]
     target = cpu.replace(links=(Link(5e7, 1e-6, beside=True),))
-    exe = compile_on_two(fn, {(1024, 512): R, (512, 1024): C}, goal, "i32", target)
+    exe = compile_on_two(fn, {(1024, 512): R, (512, 1024): C}, goal, "f32", target)
     assert exe._searched.best.regions
-    check(exe)
+    check(exe, "f32")  # exact for such integers, and products of i32 take 2 s
 
 
 # -- what may be in blocks -------------------------------------------------------------------------

@@ -231,6 +231,16 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
         "conv2d: x has 3 channels, weight is (1, 3, 4, 5), groups is 2; "
         "expected weight (o, channels / groups, r, s), groups dividing o",
     ),
+    (
+        lambda: nn.conv2d(X[None], X[None, :, :2, :3], padding=(0, 1), dilation=(5, 2)),
+        "conv2d: windows reach over 6x5 elements, x with its padding has 4x7; "
+        "expected windows inside it",
+    ),
+    (
+        lambda: nn.max_pool2d(X[None], 5),
+        "pooling: windows reach over 5x5 elements, x with its padding has 4x5; "
+        "expected windows inside it",
+    ),
     (lambda: nn.max_pool2d(X[None], 0), "size 0: is below 1; expected an integer of at least 1"),
     (
         lambda: nn.relu([1.0]),

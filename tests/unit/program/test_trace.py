@@ -333,6 +333,12 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         "index of type Traced: is an array of indices; expected integers, slices, None or ...",
         "axe_eq.array.take(x, indices, axis=...)",
     ),
+    (
+        lambda x: x[1.0],
+        ["3:f32"],
+        "index of type float: is no number of an element; expected integers, slices, None or ...",
+        "",
+    ),
     (lambda x: x[3], ["3:f32"], "index 3: is out of range on axis 0 of f32[3]; expected -3..2", ""),
     (
         lambda x: x[0, 0],

@@ -106,8 +106,8 @@ def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> tuple[Any, Read]:
     if view.buffer.is_global:
         element, inside = tiles.global_elements(view, cta, env, issue)
         element, inside, values = np.broadcast_arrays(element, inside, values)
-        data = cta.tensors[view.buffer.name].data
-        return values[inside], lambda: data[element[inside]]
+        tensor = cta.tensors[view.buffer.name]
+        return values[inside], lambda: tensor.data[tensor.stored(element[inside])]
     byte = tiles.thread_bytes(cta, view, env, issue, *where[:2])[:n]
     return values, lambda: cta.memory.load(byte, values.dtype)[..., 0]
 
