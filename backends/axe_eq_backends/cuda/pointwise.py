@@ -185,18 +185,15 @@ class Turns:
         """Warps along either dim."""
         t, found = self.tensors, list[Candidate]()
         tensors = [*t.operands, *t.outputs]
-        most = block_side(t.shape, tensors, max(target.sizes("vector_bytes")))
+        side = block_side(t.shape, tensors, max(target.sizes("vector_bytes")))
         sizes = [target.sizes(f"turn_{n}") for n in ("reading", "writing", "lanes")]
         flops = sum(map(cell_flops, self.cells))
+        held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
         asks = prod(t.shape) * len(tensors) / LANES / target.n_units
         size = sum(DTYPES[o.dtype].itemsize for o in t.operands if not o.counts)
-        one_by_one = asks * target.figure("ask_s") if most == 1 else 0.0
-        sides = [most, most // 2] if most > 4 else [most]
-        for side, reading, writing, lanes in (
-            product(sides, *sizes) if most > 1 else [(1, *SMALL, LANES)]
-        ):
+        one_by_one = asks * target.figure("ask_s") if side == 1 else 0.0
+        for reading, writing, lanes in product(*sizes) if side > 1 else [(*SMALL, LANES)]:
             warps = reading, writing
-            held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
             tile = tile_of(side, warps, lanes)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
