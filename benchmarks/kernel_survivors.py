@@ -210,6 +210,10 @@ REASONS: tuple[Reason, ...] = (
         "by one thread", r"^wait turn\[", STREAM,
     ),
     # -- conditions and bounds --
+    Reason(
+        "All CTAs of a cluster know the row's value: others than the first may store it",
+        "condition one off", r"^if rank == 0:", "swept rows of a cluster",
+    ),
     Reason("A ring of one slot wraps at every step", "always", r"^if stage(_3)? == 1:", STREAM),
     Reason(
         "CTAs loop over tiles with the grid's size as step: a grid of any size covers them",
@@ -237,7 +241,7 @@ REASONS: tuple[Reason, ...] = (
     # -- values that do not count --
     Reason(
         "What is there before the first chunk is rescaled by the power of minus infinity: to zero",
-        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept rows",
+        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept rows.*",
     ),
     Reason(
         "Rows and columns outside are stored nowhere",
