@@ -133,8 +133,8 @@ def _split_product() -> Subject:
 
 
 def _shared_rest() -> Subject:
-    """Four tiles that two CTAs take alone, then one whose steps they share: one and two."""
-    m, n, k = 320, 32, 88
+    """Four tiles that two CTAs take alone, then one whose steps they share: two and three."""
+    m, n, k = 320, 32, 152
     a, b = normal(m, k, seed=1), normal(n, k, seed=2)
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
     kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2, rest=1))
@@ -259,7 +259,7 @@ def _short_rows() -> Subject:
     return Subject(kernel, arrays, expected)
 
 
-def _swept_rows() -> Subject:
+def _swept_rows(tiling: SweepTiling) -> Subject:
     """Weights of rows in chunks, under running maxima; by turns, rows show other mistakes.
 
     Every weight counts; the largest element, in a later chunk, outweighs all; all lie far below
@@ -280,7 +280,7 @@ def _swept_rows() -> Subject:
         weights = np.exp(_wide(x) - _wide(x).max(1, keepdims=True))
     sums = weights.sum(1)
     problem = Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs)
-    kernel = sweep(problem, SweepTiling(4, 1, 8, 32, 1))
+    kernel = sweep(problem, tiling)
     arrays = {"x": x, "y": np.zeros(shape, np.float16), "s": np.zeros(6, np.float32)}
     return Subject(kernel, arrays, {"y": 1000 * weights / sums[:, None], "s": sums})
 
@@ -379,7 +379,10 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "product of lanes": lambda: _carried_product(17, 36, 43, "f32", Tile(16, 32, 16, matrix=False)),
     "rows": _rows,
     "short rows": _short_rows,
-    "swept rows": _swept_rows,
+    "swept rows": lambda: _swept_rows(SweepTiling(4, 1, 8, 32, 1)),
+    "swept rows of a cluster": lambda: _swept_rows(
+        SweepTiling(4, 1, 8, 32, 1, cluster=2, kept=True)
+    ),
     "swept columns": _swept_columns,
     "cells": _cells,
     "cells of rows apart": _apart_cells,

@@ -97,10 +97,12 @@ _CHOICES = {
     "sweep_threads": _powers(1024),  # along what is contiguous
     "sweep_warps": (4, 8, 16, 32),
     "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
+    "sweep_cluster": (1, 2, 4, 8),  # CTAs of a part of every row, or one that keeps rows
+    "sweep_kept": (4096,),  # elements of rows that shared memory keeps or a cluster has, at least
     "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
-    "turn_reading": (1, 2),  # warps along the dim that is read
+    "turn_reading": (1, 2, 4),  # warps along the dim that is read
     "turn_writing": (1, 2, 4, 8),
     "turn_lanes": (4, 8, 16),  # of a warp along the dim that is written
     "scan_threads": _powers(1024),  # along the scanned dim
@@ -124,16 +126,26 @@ _FIGURES = {
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
     "ask_s": 2.2e-9,
-    # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
-    # of f16[8,96,112,112] by vectors of 2, 4 and 8.
+    # As much more for every line of 128 bytes beyond the first that one of them asks for, and where
+    # its elements lie apart: pooling of f16[8,96,112,112] by vectors of 2, 4 and 8.
     "ask_line": 0.1,
-    # Loss of a relayout per halving of what a warp reads at once below a line; and where rows begin
-    # inside sectors, of a sector over what a tile reads of a row, what it writes of one, and what a
-    # warp writes of one: 50 tiles of eight turns, within 25 % (2026-11-27).
-    "short_run": 0.04,
+    "ask_line_apart": 0.22,
+    # Loss of a relayout per halving of what a warp reads at once below a line, of what it writes,
+    # and of what a tile reads of a row below two lines, and below four where rows are whole pages
+    # apart; of more bytes on their way to a unit than
+    # these; of idle threads past an end. Where rows begin inside sectors, of a sector over what a
+    # tile reads of a row, what it writes of one, and what a warp writes of one. 700 tiles of ten
+    # turns (2026-11-27), mean of the log of time over estimate 0.08.
+    "short_run.read": 0.025,
+    "short_run.written": 0.037,
+    "short_run.tile": 0.032,
+    "short_run.paged": 0.06,
+    "turned_bytes": 64 << 10,
+    "turned_apart": 0.12,
+    "turned_idle": 0.085,
     "split_sector.read": 0.1,
     "split_sector.written": 0.3,
-    "split_sector.of_warp": 0.65,
+    "split_sector.of_warp": 0.4,
     "split_sector.elements": 0.4,
     # What a layout of inputs and outputs has to save: about a launch. Of 76 drawn programs that it
     # was to save more, 25 of 30 were faster, by 1.83; of those below 27 of 46 (2026-11-27).
@@ -148,7 +160,7 @@ _FIGURES = {
     "operation_s": 1.3e-9,
     # Operations that take an element out of two vectors, and what the ends of a row that begins
     # anywhere are to a CTA.
-    "turned_flops": 3.0,
+    "turned_flops": 8.0,
     "row_ends_s": 0.3e-6,
     "element_s": 0.003e-6,
     # Seconds of a CTA beside what it computes, until the next one has begun in its place.
@@ -166,6 +178,13 @@ _FIGURES = {
     "exchange_s": 0.01e-6,
     "exchange_warp_s": 0.016e-6,
     "shuffle_s": 0.007e-6,
+    # Bytes of rows on their way to a unit that more CTAs are not asked for: norms of 2880 to 5120
+    # columns gain up to 64 KB, bounds of 3882 and 7486 lose from 96 KB on.
+    "rows_on_their_way": 72 << 10,
+    # Until the CTAs of a cluster that have parts of rows have met.
+    "cluster_meets_s": 0.4e-6,
+    # Per doubling of such a cluster, until the next one has begun in its place.
+    "cluster_follows_s": 0.5e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
     # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
     # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
