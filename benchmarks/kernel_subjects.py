@@ -133,8 +133,8 @@ def _split_product() -> Subject:
 
 
 def _shared_rest() -> Subject:
-    """Four tiles that two CTAs take alone, then one whose steps they share: one and two."""
-    m, n, k = 320, 32, 88
+    """Four tiles that two CTAs take alone, then one whose steps they share: two and three."""
+    m, n, k = 320, 32, 152
     a, b = normal(m, k, seed=1), normal(n, k, seed=2)
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
     kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2, rest=1))

@@ -81,6 +81,20 @@ REASONS: tuple[Reason, ...] = (
         "^over arrive at the cluster's barrier",
     ),
     Reason(
+        "One warpgroup multiplies: nobody else reads the slots that its sums take the place of",
+        "do later", "^wait for the cluster", "rest sharing product", "^over copy partials",
+    ),
+    Reason(
+        "It waits earlier for bulk stores to have read their tile: what it moves over works on"
+        " registers",
+        "do earlier", "^one thread: wait_group bulk_read", "rest sharing product", "^over map part",
+    ),
+    Reason(
+        "An element more of a row meets a zero of the other operand; the last row, which has none,"
+        " is of the shared tile",
+        "a larger tensor of map", r"copy_async A_ring\[", "rest sharing product",
+    ),
+    Reason(
         "Whichever tiles are shared, one by a cluster at most, all are computed once",
         "value one off", "^(left|room|whole) :=", "rest sharing product",
     ),

@@ -596,10 +596,10 @@ def test_tilings_that_clusters_cannot_share_are_refused() -> None:
             gemm(problem(1 if tiling.cluster_rows > 1 else 0), tiling)
 
 
-@pytest.mark.parametrize("along", [{"cluster_rows": 2}, {"cluster_cols": 2}], ids="mn")
-def test_clustered_texts_compile(along: dict[str, int]) -> None:
+@pytest.mark.parametrize("tiling", [Tiling(cluster_rows=2), Tiling(cluster_cols=2)], ids="mn")
+def test_clustered_texts_compile(tiling: Tiling) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
-    for kernel in (spread(), gemm(problem(), Tiling(**along))):
+    for kernel in (spread(), gemm(problem(), tiling)):
         source = emit(plan(kernel, h200))
         log = compile_text(source.text, 90, source.name).log
         assert "__cluster_dims__(2, 1, 1)" in source.text
