@@ -5,7 +5,6 @@ Oracles are numpy's products; every mistake is a fault, or a wrong value, in eve
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -249,15 +248,6 @@ def test_the_machine_says_how_many_ctas_share(cluster: int) -> None:
     assert ("__cluster_dims__(2, 1, 1)" in text) == (cluster == 2)
     (kernel,) = exe.kernels
     assert kernel.parameters["cluster_rows"] * kernel.parameters["cluster_cols"] == cluster
-
-
-def test_rows_past_the_end_cost_clusters_alone() -> None:
-    """85 rows: clusters copy two tiles of 64 of them whole, lone CTAs what is there."""
-    specs = axe.Spec((85, 2624), "f16"), axe.Spec((5248, 2624), "f16")
-    free = h200.replace(figures={**h200.figures, "fill_bytes_per_s": math.inf})
-    for target, most in ((h200, 1), (free, 2)):
-        (kernel,) = axe.compile(_linear, *specs, target=target).kernels
-        assert kernel.parameters["cluster_rows"] * kernel.parameters["cluster_cols"] == most
 
 
 def test_tilings_that_clusters_cannot_share_are_refused() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import pytest
@@ -78,3 +78,12 @@ def test_large_products_are_offered_nothing_else() -> None:
         for t in (h200, ROUND)
     ]
     assert chosen[0] == chosen[1]
+
+
+def test_rows_past_the_end_cost_clusters_alone() -> None:
+    """85 rows: clusters copy two tiles of 64 of them whole, lone CTAs what is there."""
+    specs = axe.Spec((85, 2624), "f16"), axe.Spec((5248, 2624), "f16")
+    free = h200.replace(figures={**h200.figures, "fill_bytes_per_s": inf})
+    for target, most in ((h200, 1), (free, 2)):
+        (kernel,) = axe.compile(lambda a, b: a @ b.T, *specs, target=target).kernels
+        assert kernel.parameters["cluster_rows"] * kernel.parameters["cluster_cols"] == most
