@@ -174,9 +174,9 @@ def gemm_cases() -> list[tuple[str, Problem, Tiling, tuple[int, int, int]]]:
         "64x256 one consumer": (Problem(m, n, k), Tiling(64, 256, 64, 4, 1)),
         "column-major out": (Problem(m, n, k, out=Matrix("C", major=0)), Tiling()),
         "f32 out": (Problem(m, n, k, out=Matrix("C", "f32")), Tiling(128, 128, 64, 3)),
-        "clusters of 2 along m": (Problem(m, n, k), Tiling(cluster=2)),
-        "clusters of 2 along n": (Problem(m, n, k), Tiling(cluster=2, along="n")),
-        "clusters of 4, both mn-major": (Problem(m, n, k, (column,)), Tiling(cluster=4)),
+        "clusters of 2 along m": (Problem(m, n, k), Tiling(cluster_rows=2)),
+        "clusters of 2 along n": (Problem(m, n, k), Tiling(cluster_cols=2)),
+        "clusters of 4, both mn-major": (Problem(m, n, k, (column,)), Tiling(cluster_rows=4)),
         "bias+relu": (Problem(m, n, k, cell=BIAS_RELU, extras=(Extra("bias", "n"),)), Tiling()),
         "row scale": (
             Problem(m, n, k, cell=apply("mul", arg(0), arg(1)), extras=(Extra("scale", "m"),)),

@@ -119,7 +119,7 @@ def _clustered_product() -> Subject:
     m, n, k = 200, 128, 96
     a, b = normal(m, k, seed=1), normal(n, k, seed=2)
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
-    kernel = gemm(Problem(m, n, k), Tiling(64, 128, 32, 2, 1, 2, cluster=2))
+    kernel = gemm(Problem(m, n, k), Tiling(64, 128, 32, 2, 1, 2, cluster_rows=2))
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
 
 
@@ -130,6 +130,25 @@ def _split_product() -> Subject:
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
     kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2))
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
+def _shared_rest() -> Subject:
+    """Four tiles that two CTAs take alone, then one whose steps they share: two and three."""
+    m, n, k = 320, 32, 152
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(Problem(m, n, k), Tiling(64, 32, 32, 2, 1, 2, split=2, rest=1))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
+
+
+def _clustered_both_ways() -> Subject:
+    """Four CTAs of a cluster share tiles of A and of B, in parts of the reduced dim."""
+    m, n, k = 136, 64, 96
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    problem = Problem(m, n, k, ((Matrix("A", major=0), Matrix("B", major=0)),))
+    tiling = Tiling(64, 32, 32, 2, 1, 2, cluster_rows=2, cluster_cols=2)
+    return Subject(gemm(problem, tiling), arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=4)
 
 
 def _turned_product() -> Subject:
@@ -240,7 +259,7 @@ def _short_rows() -> Subject:
     return Subject(kernel, arrays, expected)
 
 
-def _swept_rows() -> Subject:
+def _swept_rows(tiling: SweepTiling) -> Subject:
     """Weights of rows in chunks, under running maxima; by turns, rows show other mistakes.
 
     Every weight counts; the largest element, in a later chunk, outweighs all; all lie far below
@@ -261,7 +280,7 @@ def _swept_rows() -> Subject:
         weights = np.exp(_wide(x) - _wide(x).max(1, keepdims=True))
     sums = weights.sum(1)
     problem = Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs)
-    kernel = sweep(problem, SweepTiling(4, 1, 8, 32, 1))
+    kernel = sweep(problem, tiling)
     arrays = {"x": x, "y": np.zeros(shape, np.float16), "s": np.zeros(6, np.float32)}
     return Subject(kernel, arrays, {"y": 1000 * weights / sums[:, None], "s": sums})
 
@@ -346,6 +365,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
     "split product": _split_product,
+    "rest sharing product": _shared_rest,
+    "clustered both ways product": _clustered_both_ways,
     "turned product": _turned_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
@@ -358,7 +379,10 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "product of lanes": lambda: _carried_product(17, 36, 43, "f32", Tile(16, 32, 16, matrix=False)),
     "rows": _rows,
     "short rows": _short_rows,
-    "swept rows": _swept_rows,
+    "swept rows": lambda: _swept_rows(SweepTiling(4, 1, 8, 32, 1)),
+    "swept rows of a cluster": lambda: _swept_rows(
+        SweepTiling(4, 1, 8, 32, 1, cluster=2, kept=True)
+    ),
     "swept columns": _swept_columns,
     "cells": _cells,
     "cells of rows apart": _apart_cells,

@@ -36,6 +36,7 @@ class Reason:
         )
 
 
+SHARED = "split product|rest sharing product"
 STREAM, CARRIED = "streaming product", "carried stream"
 PRODUCTS = "product of .*"  # through registers, of lanes
 GEMMS = ".* product|gated product of columns"
@@ -53,12 +54,12 @@ REASONS: tuple[Reason, ...] = (
     ),
     # -- one tile of a cluster, which has one panel --
     Reason(
-        "A cluster has one tile, so nobody waits for the slot of its last step",
-        "delete|another barrier|do earlier", r"arrive empty\[previous\]", "split product",
+        "A cluster shares one tile, so nobody waits for the slot of its last step",
+        "delete|another barrier|do earlier", r"arrive empty\[previous\]", SHARED,
     ),
     Reason(
-        "A cluster has one tile, so nobody waits for the slot of its last step",
-        "do later", "^wait_group wgmma 0", "split product", "^over one thread: arrive empty",
+        "A cluster shares one tile, so nobody waits for the slot of its last step",
+        "do later", "^wait_group wgmma 0", SHARED, "^over one thread: arrive empty",
     ),
     Reason(
         "A CTA stores one panel: none before it has to leave, and nobody has read its memory",
@@ -72,7 +73,30 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "Nothing that the producer does is fetched: it may arrive before its copies",
-        "do earlier", "^arrive at the cluster's barrier", "split product", "^over one thread",
+        "do earlier", "^arrive at the cluster's barrier", SHARED, "^over (one thread|for step)",
+    ),
+    Reason(
+        "The slots of a shared tile are given back to nobody: before or after its CTAs meet",
+        "do later", r"^one thread: arrive empty\[previous\]", "rest sharing product",
+        "^over arrive at the cluster's barrier",
+    ),
+    Reason(
+        "One warpgroup multiplies: nobody else reads the slots that its sums take the place of",
+        "do later", "^wait for the cluster", "rest sharing product", "^over copy partials",
+    ),
+    Reason(
+        "It waits earlier for bulk stores to have read their tile: what it moves over works on"
+        " registers",
+        "do earlier", "^one thread: wait_group bulk_read", "rest sharing product", "^over map part",
+    ),
+    Reason(
+        "An element more of a row meets a zero of the other operand; the last row, which has none,"
+        " is of the shared tile",
+        "a larger tensor of map", r"copy_async A_ring\[", "rest sharing product",
+    ),
+    Reason(
+        "Whichever tiles are shared, one by a cluster at most, all are computed once",
+        "value one off", "^(left|room|whole) :=", "rest sharing product",
     ),
     # -- more order than is needed --
     Reason(
@@ -186,6 +210,10 @@ REASONS: tuple[Reason, ...] = (
         "by one thread", r"^wait turn\[", STREAM,
     ),
     # -- conditions and bounds --
+    Reason(
+        "All CTAs of a cluster know the row's value: others than the first may store it",
+        "condition one off", r"^if rank == 0:", "swept rows of a cluster",
+    ),
     Reason("A ring of one slot wraps at every step", "always", r"^if stage(_3)? == 1:", STREAM),
     Reason(
         "CTAs loop over tiles with the grid's size as step: a grid of any size covers them",
@@ -213,7 +241,7 @@ REASONS: tuple[Reason, ...] = (
     # -- values that do not count --
     Reason(
         "What is there before the first chunk is rescaled by the power of minus infinity: to zero",
-        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept rows",
+        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept rows.*",
     ),
     Reason(
         "Rows and columns outside are stored nowhere",

@@ -21,7 +21,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +79,8 @@ PRODUCTS = {
     "mixtral_down": (8192, 4096, 7168),
 }
 MLP = (8192, 4096, 14336)
+SMALL = {f"rows_{m}": (m, 4096, 6144) for m in (128, 256, 512, 1024)}
+MESSAGES = ".messages"  # ends the name of a plan whose kernels see no other device's memory
 
 
 LAYOUTS = {
@@ -122,7 +124,7 @@ def cases() -> list[Case]:
     found += redistributions()
     m, k, n = MLP
     found.append(Case("mlp", "mlp", ((m, k), (k, n), (n, k)), (R, C, R, R), m * k))
-    for name, (m, n, k) in {**PRODUCTS, **drawn()}.items():
+    for name, (m, n, k) in {**PRODUCTS, **drawn(), **SMALL}.items():
         shapes = ((m, 2 * k), (2 * k, n))
         found.append(Case(f"scatter_{name}", "scatter", shapes, (C, R, R), m * n))
         shapes = ((m, n), (n, 2 * k))
@@ -153,6 +155,7 @@ def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
     from axe_eq_backends.cuda.target import NCCL_LINK, h200
 
     target = h200 if peers else h200.replace(links=(NCCL_LINK,))
+    apart = h200.replace(links=tuple(replace(link, wait_s=0.0) for link in h200.links))
     folder.mkdir(parents=True, exist_ok=True)
     for case in picked(cases(), only):
         specs = [
@@ -166,6 +169,9 @@ def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
             for cut, root in zip(case.cuts[len(case.shapes) :], roots, strict=True)
         ]
         exe = axe.compile(fn, *specs, target=target, mesh=MESH, outputs=goals)
+        if exe.plan.seen:
+            other = axe.compile(fn, *specs, target=apart, mesh=MESH, outputs=goals)
+            save(other, folder, case.name + MESSAGES, chosen(other))
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
         computed = case.kind in ("mlp", "scatter", "gathered")  # other cuts may be hidden better
         assert case.kind == "move" or computed or exe.plan.link_bytes == 2 * case.n_bytes, case
@@ -460,6 +466,9 @@ def measure_peers(case: Case, folder: Path) -> Found:
     meant = wanted(case.kind, whole)
     bound = run.bind(given)
     ways, checks = {"axe": bound}, [check(case, meant, y, r) for r, y in enumerate(bound())]
+    if (path := folder / f"{case.name}{MESSAGES}.axe").exists():
+        ways["messages"] = load(path).on("peers").bind(given)
+        checks += [check(case, meant, y, r) for r, y in enumerate(ways["messages"]())]
     if case.kind not in ("turn", "swap"):
         ways["torch"] = one_process(case.kind, given)
         checks += [check(case, meant, y, r) for r, y in enumerate(ways["torch"]())]

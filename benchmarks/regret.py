@@ -1,6 +1,6 @@
 """Estimates against time, and what was chosen against what was not, on this machine's GPU.
 
-    python -m benchmarks.regret [--first SEED] [--count N] [--target h200] [--out FILE]
+    python -m benchmarks.regret [--first SEED] [--count N] [--kinds KIND ..] [--out FILE]
     python -m benchmarks.regret --prepare FOLDER [--first SEED] [--count N] [--target h200]
     python -m benchmarks.regret --saved FOLDER [--budget SECONDS] [--out FILE]
     python -m benchmarks.regret --show FILE [--plot FILE.svg]
@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.machine import machine
-from benchmarks.regret_programs import drawn
+from benchmarks.regret_programs import KINDS, drawn
 
 NEAR, FAR, FARTHEST = 6, 6, 3.0
 SHARE_S, ROUND_S = 4.5e-3, 6e-4  # for the rounds of one candidate, and of one round
@@ -321,6 +321,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--count", type=int, default=150)
+    parser.add_argument("--kinds", nargs="*", choices=KINDS, help="of programs; all by default")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/regret.json")
     parser.add_argument("--prepare", type=Path)
@@ -329,7 +330,9 @@ def main() -> None:
     parser.add_argument("--show", type=Path)
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
-    seeds = range(given.first, given.first + given.count)
+    names, wanted = list(KINDS), given.kinds or KINDS
+    drawn_ = range(given.first, given.first + given.count)
+    seeds = [seed for seed in drawn_ if names[seed % len(names)] in wanted]
     if given.prepare is not None:
         given.prepare.mkdir(parents=True, exist_ok=True)
         for seed, rows in compiled(seeds, given.target):

@@ -111,7 +111,8 @@ def _keep() -> None:
 def _beyond_samples(items: list[pytest.Item], sample: int) -> set[pytest.Item]:
     """Cases of tests marked `sampled(n)` beyond n of them, chosen by name and number of sample.
 
-    Those that the mark calls `slow`, by their ids, are taken where no others are left.
+    Those that the mark calls `always`, by their ids, are taken first; those that it calls `slow`
+    where no others are left.
     """
     cases: dict[tuple[Path, str], list[pytest.Function]] = {}
     for item in items:
@@ -121,11 +122,12 @@ def _beyond_samples(items: list[pytest.Item], sample: int) -> set[pytest.Item]:
     for found in cases.values():
         mark = found[0].get_closest_marker("sampled")
         assert mark is not None
-        slow = {f"[{case}]" for case in mark.kwargs.get("slow", ())}
+        named = {"always": -1, "slow": 1}.items()
+        places = {f"[{c}]": place for name, place in named for c in mark.kwargs.get(name, ())}
 
-        def place(item: pytest.Function, slow: set[str] = slow) -> tuple[bool, int]:
-            called = item.name.removeprefix(item.originalname) in slow
-            return called, zlib.crc32(f"{sample} {item.name}".encode())
+        def place(item: pytest.Function, places: dict[str, int] = places) -> tuple[int, int]:
+            case = item.name.removeprefix(item.originalname)
+            return places.get(case, 0), zlib.crc32(f"{sample} {item.name}".encode())
 
         order = sorted(found, key=place)
         left_out.update(order[mark.args[0] :])

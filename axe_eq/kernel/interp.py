@@ -15,6 +15,7 @@ import numpy.typing as npt
 from axe_eq.errors import AxeError, said
 from axe_eq.kernel import ir
 from axe_eq.kernel.expr import Var, evaluate
+from axe_eq.kernel.spaces import WINDOW_BYTES
 
 Ints = npt.NDArray[np.int64]
 Env = dict[str, Any]
@@ -79,8 +80,9 @@ def check_given(
 class GlobalTensor:
     """A global buffer: flat storage in its layout, and how often each element was written.
 
-    A kernel may read back what the same instance of it wrote to an output; others write at no known
-    time.
+    Of a tensor that lies on several devices it is the memories of all of them, each as far as the
+    tensor reaches there. A kernel may read back what the same instance of it wrote to an output;
+    others write at no known time.
     """
 
     def __init__(
@@ -101,7 +103,12 @@ class GlobalTensor:
             x[tuple(once[d] if d == n else slice(None) for d in range(x.ndim))]
             for n, x in enumerate(np.indices(self.shape, sparse=True))
         ]
-        index = np.broadcast_to(self.element(at), array[once].shape)
+        places = self.element(at)
+        self._far = WINDOW_BYTES // buffer.itemsize
+        self._span = 0  # elements of a device's memory; 0 where it lies on one
+        if places.max(initial=0) >= self._far:
+            self._span = int((places % self._far).max()) + 1
+        index = np.broadcast_to(self.stored(places), array[once].shape)
         self.index = np.broadcast_to(index, self.shape)
         self.data = np.zeros(int(index.max(initial=0)) + 1, array.dtype)
         self.data[index] = array[once]
@@ -128,6 +135,13 @@ class GlobalTensor:
                 rest = rest // extent
         return total
 
+    def stored(self, element: Ints) -> Ints:
+        """Where storage elements are kept here; below 0 where no device has one."""
+        if not self._span:
+            return element
+        device, place = np.divmod(element, self._far)
+        return np.where(place < self._span, device * self._span + place, -1)
+
     def inside(self, index: Any) -> Any:
         """Whether a logical index lies in the tensor."""
         ok = np.asarray(True)
@@ -137,7 +151,7 @@ class GlobalTensor:
 
     def read(self, element: Ints, active: Any, fill: float = 0.0) -> npt.NDArray[Any]:
         """Elements, `fill` where inactive."""
-        element, active = np.broadcast_arrays(element, active)
+        element, active = np.broadcast_arrays(self.stored(element), active)
         self._check(element, active)
         if self.output and (self.owner[element[active]] != self.instance).any():
             raise KernelFault(
@@ -150,7 +164,7 @@ class GlobalTensor:
 
     def write(self, element: Ints, values: Any, active: Any) -> None:
         """Write the active elements; what lies between them may be somebody else's."""
-        element, values, active = np.broadcast_arrays(element, values, active)
+        element, values, active = np.broadcast_arrays(self.stored(element), values, active)
         self._check(element, active)
         if not self.owned[element[active]].all():
             wrong = int(element[active][~self.owned[element[active]]][0])

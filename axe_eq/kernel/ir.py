@@ -38,6 +38,8 @@ class Buffer:
         place: where its elements lie, in elements.
         offset: first byte in shared memory.
         of: the storage that this is a part of, under dims of its own; None where it is storage.
+        over: storage of shared memory that this begins with and takes the place of, whenever what
+            lies there and after it has been read; None where its place is its own.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Buffer:
     place: Placement
     offset: int = 0
     of: Buffer | None = None
+    over: Buffer | None = None
 
     @property
     def storage(self) -> Buffer:

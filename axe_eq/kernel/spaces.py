@@ -6,7 +6,11 @@ from dataclasses import dataclass
 
 from axe_eq.target.machine import GLOBAL, PRIVATE, SHARED, Memory
 
-__all__ = ["GLOBAL", "PRIVATE", "SHARED", "Space", "space_of"]
+__all__ = ["GLOBAL", "PRIVATE", "SHARED", "WINDOW_BYTES", "Space", "space_of"]
+
+# From where a kernel finds an element of global memory to where the next device has its own, where
+# devices see each other's memory: tensor maps have strides below 2^40 bytes, for 16 devices.
+WINDOW_BYTES = 1 << 36
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from axe_eq.program.places import Coords
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
+from axe_eq.schedule.window import in_window
 
 STORED = tuple(DTYPES)
 _INT_MAX = (1 << 31) - 1
@@ -65,13 +66,17 @@ def read_cone(step: KernelStep, alone: Alone = itself) -> Cone:
     return _Reader(step, alone).read()
 
 
-def element_strides(thing: str, layout: str, shape: Sequence[int]) -> tuple[int, ...]:
+def element_strides(
+    thing: str, layout: str, shape: Sequence[int], itemsize: int = 0
+) -> tuple[int, ...]:
     """Element stride of every dim of a value in a layout; 0 for dims of extent 1.
+
+    Of one that lies on several devices they are those of a window, where elements have a size.
 
     Raises:
         DispatchError: the layout is no plain strided one.
     """
-    parsed = _linear(thing, layout)
+    parsed = _linear(thing, layout, itemsize)
     if parsed.offset:
         raise DispatchError(thing, f"lies in {layout}", "plain strides")
     try:
@@ -87,15 +92,16 @@ def element_strides(thing: str, layout: str, shape: Sequence[int]) -> tuple[int,
     return tuple(found)
 
 
-def _linear(thing: str, layout: str) -> Layout:
-    parsed = _in_memory(thing, layout)
+def _linear(thing: str, layout: str, itemsize: int) -> Layout:
+    parsed = _in_memory(thing, layout, itemsize)
     if parsed.replica or not parsed.is_linear():
         raise DispatchError(thing, f"lies in {layout}", "iters on one memory axis")
     return parsed
 
 
-def _in_memory(thing: str, layout: str) -> Layout:
+def _in_memory(thing: str, layout: str, itemsize: int) -> Layout:
     parsed = Layout.parse(layout)
+    parsed = in_window(parsed, itemsize) if itemsize else parsed
     if set(parsed.axes) - {DEFAULT_AXIS}:
         raise DispatchError(thing, f"lies in {layout}", "one memory axis")
     return parsed
@@ -108,7 +114,10 @@ class _Reader:
         shapes = [value_type(node.type).shape for node in roots]
         # A row value and whole rows may be stored together: the larger space holds both.
         self.shape = places.index_space(shapes)
-        layouts = [_in_memory(f"buffer {a.buffer}", a.layout) for a in step.writes]
+        layouts = [
+            _in_memory(f"buffer {a.buffer}", a.layout, value_type(node.type).itemsize)
+            for a, node in zip(step.writes, roots, strict=True)
+        ]
         # What ends inside blocks is stored place by place of its memory.
         self.by_place = next((x for x in layouts if x.box), None)
         if self.by_place is not None:
@@ -208,10 +217,10 @@ class _Reader:
             raise self.cone.refuse(f"buffer {buffer} holds {type_.dtype}", " ".join(STORED))
         thing = f"buffer {buffer}"
         extents = tuple(self.cone.shape)
-        lies = _in_memory(thing, layout)
+        lies = _in_memory(thing, layout, type_.itemsize)
         if not stored and (lies.replica or not lies.is_linear()):
             return self._addressed(buffer, lies, type_, coords)
-        read = places.read(_linear(thing, layout), coords, type_.shape, extents)
+        read = places.read(_linear(thing, layout, type_.itemsize), coords, type_.shape, extents)
         if isinstance(read, str):
             raise DispatchError(thing, read, "parts of whole blocks, cut along one dim at a time")
         blocks, window = read.blocks, read.window

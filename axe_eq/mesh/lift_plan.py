@@ -128,7 +128,7 @@ def _local(
         if root.type != type_:
             raise ScheduleError(f"step {step.name}, buffer {name!r}", f"is {root.type}", str(type_))
         value = values[root]
-        if plan.buffers[name].within:
+        if plan.buffers[name].inside:
             value = lift.shaped(value, parts.local)
         elif parts.local != type_.shape:
             value = lift.with_dims(value, parts)
@@ -145,7 +145,7 @@ def _local(
 def _as_part(plan: MeshPlan, name: str, lift: Lift, value: Lifted, parts: Parts) -> Lifted:
     """A part of a value, with the dims that a rank's memory of it has."""
     shape = plan.local_type(name).shape
-    if plan.buffers[name].within:
+    if plan.buffers[name].inside:
         return lift.shaped(value, shape)
     return value if parts.local == shape else lift.flat(value, parts)
 

@@ -21,6 +21,7 @@ import numpy as np
 from axe_eq.errors import ScheduleError, cause
 from axe_eq.files import write_text
 from axe_eq.layout import Mesh
+from axe_eq.mesh.across import Across, across
 from axe_eq.mesh.memory import last_uses, peaks
 from axe_eq.mesh.prove import prove
 from axe_eq.mesh.sides import Side, side
@@ -29,12 +30,13 @@ from axe_eq.mesh.text import plan_text
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, BufferSpec, TileNode, from_json
+from axe_eq.schedule.window import apart
 
 if TYPE_CHECKING:
     from axe_eq.mesh.prove import Proof
     from axe_eq.mesh.timeline import RankEvent
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +118,53 @@ class MeshPlan:
     def is_sent(self, step: ExchangeStep) -> bool:
         """Whether an exchange is done: what a view makes lies where it is read."""
         return {self.root(a.buffer) for a in step.reads} != {self.root(step.write.buffer)}
+
+    def is_across(self, step: ExchangeStep) -> bool:
+        """Whether kernels carry an exchange: what they read or store lies on other devices."""
+        return any(self.buffers[a.buffer].across for a in (*step.reads, step.write))
+
+    def is_carried(self, step: ExchangeStep) -> bool:
+        """Whether something crosses links for an exchange, by messages or by kernels."""
+        return self.is_sent(step) or self.is_across(step)
+
+    @cached_property
+    def seen(self) -> frozenset[str]:
+        """Buffers whose memory on all devices the kernels of every device see."""
+        return frozenset(b.within for b in self.buffers.values() if b.across)
+
+    @cached_property
+    def apart(self) -> MeshPlan:
+        """The same with messages for what kernels carry: for devices that see no other's memory."""
+        if not self.seen:
+            return self
+        buffers = {
+            n: replace(b, within="", across=False) if b.across else b
+            for n, b in self.buffers.items()
+        }
+        steps: list[Step] = []
+        for step in self.steps:
+            if isinstance(step, LocalStep) and (graph := apart(step.graph)) is not step.graph:
+                step = replace(step, name=f"{step.name}_apart", graph=graph)
+            steps.append(step)
+        return replace(self, buffers=buffers, steps=tuple(steps))
+
+    @cached_property
+    def computed(self) -> frozenset[str]:
+        """Buffers that local steps make."""
+        return frozenset(n for s in self.steps if isinstance(s, LocalStep) for n in s.writes)
+
+    @cached_property
+    def stored(self) -> frozenset[str]:
+        """Buffers that lie across devices and that kernels store."""
+        return frozenset(n for n in self.computed if self.buffers[n].across)
+
+    def across(self, name: str) -> Across:
+        """How ranks' parts of a buffer lie in the memory of all devices.
+
+        Raises:
+            ScheduleError: see `axe_eq.mesh.across`.
+        """
+        return across(self.side(name), self.side(self.root(name)), self.n_ranks)
 
     @cached_property
     def held_bytes(self) -> int:

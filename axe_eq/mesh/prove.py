@@ -109,7 +109,7 @@ def _check_steps(plan: MeshPlan) -> None:
         if b.begins and (not b.within or len(b.begins) != plan.n_ranks or min(b.begins) < 0):
             wrong = f"begins at {b.begins} of {b.within!r}"
             raise ScheduleError(f"buffer {b.name!r}", wrong, f"{plan.n_ranks} of another one")
-        if whole is None or whole.within:
+        if whole is None or whole.within or (b.across and not b.within):
             raise ScheduleError(
                 f"buffer {b.name!r}", f"lies within {b.within!r}", "one of the plan"
             )
@@ -158,6 +158,9 @@ def _check_within(
     """
     place, own = f"step {step.name}, buffer {name!r}", plan.buffers[name]
     reads, root = reads_of(step), plan.root(name)
+    if own.across:
+        _check_across(plan, step, place, name)
+        return
     if own.within:
         whole = plan.buffers[root]
         digits(own)
@@ -173,11 +176,41 @@ def _check_within(
         if root not in written and any(plan.root(n) == root for n in reads):
             raise ScheduleError(place, f"is made of {root!r} before all of that is", "its parts")
     inside = [n for n in written if plan.buffers[n].within == name]
+    if any(plan.buffers[n].across for n in inside):
+        if reads != tuple(inside) or isinstance(step, LocalStep):
+            wrong = f"is stored by the kernels that make {' '.join(inside)}"
+            raise ScheduleError(place, wrong, "an exchange of that alone")
+        return
     if inside and (sorted(inside) != sorted(reads) or isinstance(step, LocalStep)):
         wrong = f"holds {' '.join(sorted(inside))}, and is made of {' '.join(reads)}"
         raise ScheduleError(place, wrong, "a view of what lies in it")
     if isinstance(step, ExchangeStep) and not plan.is_sent(step):
         _check_view(place, step)
+
+
+def _check_across(plan: MeshPlan, step: ExchangeStep | LocalStep, place: str, name: str) -> None:
+    """A buffer that lies across devices is a value as it is, which an exchange says too.
+
+    Either all of the value is there before, and the exchange says what kernels read of it. Or the
+    kernels of this step store it, nothing else reads it, and an exchange says where it came to.
+    """
+    own, root = plan.buffers[name], plan.buffers[plan.root(name)]
+    if own.value_type != root.value_type or own.begins:
+        raise ScheduleError(place, f"lies across {root.name!r}", f"{root.value_type}, as it is")
+    plan.across(name)  # or it refuses
+    if isinstance(step, ExchangeStep):
+        plain = [n.kind for n in step.nodes] == ["load"] and reads_of(step) == (root.name,)
+        if not plain:
+            raise ScheduleError(place, f"is made of {' '.join(reads_of(step))}", f"{root.name!r}")
+        if root.name in plan.outputs:
+            raise ScheduleError(place, f"lies across output {root.name!r}", "no result of a call")
+        return
+    users = [s for s in plan.steps if name in reads_of(s)]
+    sent = [s for s in users if isinstance(s, ExchangeStep) and writes_of(s) == (root.name,)]
+    if len(users) != 1 or users != sent or name in plan.outputs or root.name in plan.outputs:
+        raise ScheduleError(place, f"lies across {root.name!r}", "what one exchange brings there")
+    if [n.kind for n in sent[0].nodes] != ["load"]:
+        raise ScheduleError(place, f"comes to {root.name!r} through selectors", "as it is")
 
 
 def _check_view(place: str, step: ExchangeStep) -> None:
@@ -219,7 +252,7 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
         want = plan.local_type(name)
         if found != want:
             raise ScheduleError(f"{place}, buffer {name!r}", f"is {found} on a rank", str(want))
-        _check_lies(f"{place}, buffer {name!r}", plan.buffers[name], graph.buffers[own], want)
+        _check_lies(f"{place}, buffer {name!r}", plan, name, graph.buffers[own], want)
     for name in step.reads:
         lacking = sorted(set(step.ranks) - set(plan.side(name).devices.tolist()))
         if lacking:
@@ -232,7 +265,7 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
                 f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}"
             )
     for buffer in graph.buffers.values():
-        if buffer.within:
+        if buffer.within or buffer.across:
             raise ScheduleError(place, f"has {buffer.name!r} within {buffer.within!r}", "none")
         if str(buffer.value_type) != buffer.type:
             raise ScheduleError(f"{place}, type {buffer.type!r}", "does not read", "as f32[2,3]")
@@ -244,10 +277,11 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
         _check_own(f"{place}, {part.kind} {part.name}", graph.buffers, part)
 
 
-def _check_lies(place: str, buffer: BufferSpec, own: BufferSpec, want: ValueType) -> None:
-    """A local graph's buffer lies as a rank's part does: dense, or as within another one."""
-    dense = Layout([(want.size, 1)]).canonical()
-    lies = digits(buffer).layout if buffer.within else dense
+def _check_lies(place: str, plan: MeshPlan, name: str, own: BufferSpec, want: ValueType) -> None:
+    """A local graph's buffer lies as a rank's part does: dense, within another one, or across."""
+    buffer, lies = plan.buffers[name], Layout([(want.size, 1)]).canonical()
+    if buffer.within:
+        lies = plan.across(name).layout if buffer.across else digits(buffer).layout
     if Layout.parse(own.layout).canonical() != lies:
         raise ScheduleError(place, f"lies in {own.layout} on a rank", str(lies))
 

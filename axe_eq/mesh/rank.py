@@ -28,6 +28,9 @@ class Memory(Protocol):
     def held(self, array: Any) -> Any:
         """A shard's memory, flat."""
 
+    def stored(self, array: Any, memory: Any) -> Any:
+        """A shard in flat memory, which is given back."""
+
     def zeros(self, n: int, dtype: str) -> Any:
         """Flat memory."""
 
@@ -51,6 +54,11 @@ class Host:
     def held(self, array: Any) -> Array:
         """A copy, flat."""
         return np.array(array, order="C", copy=True).reshape(-1)
+
+    def stored(self, array: Any, memory: Array) -> Array:
+        """A shard in flat memory."""
+        memory[...] = np.asarray(array).reshape(-1)
+        return memory
 
     def zeros(self, n: int, dtype: str) -> Array:
         """Flat memory."""
@@ -97,6 +105,16 @@ class Locals:
         return self._ready[step.name](arrays, into)
 
 
+class Windows(Protocol):
+    """A rank's sight of the memory of all devices."""
+
+    def own(self, name: str) -> Any:
+        """This rank's flat memory of a buffer that all devices see."""
+
+    def seen(self, name: str) -> Any:
+        """A buffer that lies across devices, as a runner's code takes it."""
+
+
 class Rank:
     """A rank's flat memory of every buffer that is alive.
 
@@ -107,9 +125,19 @@ class Rank:
         arriving: buffer -> what ends an exchange that a transport has begun; it is called before
             the buffer is read, so what comes between the two runs meanwhile.
         done: local steps whose results an exchange before them made, as sums on the way.
+        windows: its sight of other devices' memory; where it has none, messages are copied.
+        kept: buffer -> memory that a local step is to store it in.
     """
 
-    def __init__(self, plan: MeshPlan, rank: int, local: Locals, arrays: Memory = HOST) -> None:
+    def __init__(
+        self,
+        plan: MeshPlan,
+        rank: int,
+        local: Locals,
+        arrays: Memory = HOST,
+        windows: Windows | None = None,
+    ) -> None:
+        self.windows, self.kept = windows, dict[str, Any]()
         self.plan, self.rank, self.local, self.arrays = plan, rank, local, arrays
         self.memory: dict[str, Any] = {}
         self.sent: dict[str, int] = {}
@@ -118,8 +146,13 @@ class Rank:
 
     def bring(self, shards: Mapping[str, Any]) -> None:
         """Take the parts of the inputs, dense and in their local shapes."""
-        self.memory = {n: self.arrays.held(a) for n, a in shards.items()}
+        self.memory = {n: self._brought(n, a) for n, a in shards.items()}
         self.sent, self.arriving, self.done = {}, {}, set()
+
+    def _brought(self, name: str, array: Any) -> Any:
+        if self.windows is None or name not in self.plan.seen:
+            return self.arrays.held(array)
+        return self.arrays.stored(array, self.windows.own(name))
 
     def settle(self, names: Iterable[str]) -> None:
         """End the exchanges that make these buffers."""
@@ -137,7 +170,11 @@ class Rank:
 
     def around(self, name: str) -> Any:
         """The memory that a buffer lies in; None where it has its own."""
-        root = self.plan.buffers[name].within
+        if name in self.kept:
+            return self.kept[name]
+        if self.windows is not None and name in self.plan.seen:
+            return self.windows.own(name)
+        root = self.plan.buffers[name].inside
         if root and root not in self.memory:
             type_ = self.plan.buffers[root].value_type
             self.memory[root] = self.arrays.empty(self.size(root), type_.dtype)
@@ -147,7 +184,7 @@ class Rank:
         """Do a step that needs no messages; nothing of one that does."""
         if isinstance(step, LocalStep):
             self.compute(step)
-        elif not self.plan.is_sent(step):
+        elif not self.plan.is_carried(step):
             self._view(step)
             self.sent[step.name] = 0
 
@@ -159,10 +196,16 @@ class Rank:
 
     def part(self, name: str) -> Any:
         """This rank's part of a buffer, in its local shape."""
-        if self.plan.buffers[name].within:
+        if self._sees(name):
+            assert self.windows is not None
+            return self.windows.seen(name)
+        if self.plan.buffers[name].inside:
             lies, begin = digits(self.plan.buffers[name]), self.plan.side(name).begin(self.rank)
             return self.arrays.part(self.memory[name], replace(lies, offset=lies.offset + begin))
         return self.memory[name].reshape(self.plan.local_type(name).shape)
+
+    def _sees(self, name: str) -> bool:
+        return self.windows is not None and self.plan.buffers[name].across
 
     def size(self, name: str) -> int:
         """Elements that this rank has of a buffer."""
@@ -191,9 +234,10 @@ class Rank:
         self.settle(step.reads)
         given, into = [self.part(n) for n in step.reads], []
         for name in step.writes:
-            if (memory := self.around(name)) is not None:
+            memory = self.around(name)
+            if memory is not None or self._sees(name):
                 self.memory[name] = memory
-            into.append(None if memory is None else self.part(name))
+            into.append(self.part(name) if name in self.memory else None)
         made = self.local.run(step, given, into)
         for name, goal, array in zip(step.writes, into, made, strict=True):
             if goal is None:

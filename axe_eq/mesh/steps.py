@@ -117,7 +117,7 @@ def local_type(buffer: BufferSpec, mesh: str) -> ValueType:
     it is flat.
     """
     layout, type_ = Layout.parse(buffer.layout), buffer.value_type
-    if buffer.within:
+    if buffer.inside:
         return ValueType(type_.dtype, digits(buffer).shape)
     shape = shard.part_shape(buffer.type, layout, mesh)
     if shape is None:

@@ -20,7 +20,8 @@ def plan_text(plan: MeshPlan) -> str:
         f"{plan.link_bytes:,} bytes cross links, peak {max(plan.peak_bytes):,} bytes on a rank"
     ]
     for b in plan.buffers.values():
-        lines.append(f"  {b.role} {b.name}: {b.type} in {b.layout}")
+        across = f", on all devices within {b.within}" if b.across else ""
+        lines.append(f"  {b.role} {b.name}: {b.type} in {b.layout}{across}")
     for step in plan.steps:
         lines += _local(step, plan) if isinstance(step, LocalStep) else _exchange(step, plan)
     return "\n".join([*lines, f"  return {', '.join(plan.outputs)}"])

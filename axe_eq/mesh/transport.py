@@ -39,8 +39,8 @@ class Arrays(Memory, Protocol):
 class Session(Protocol):
     """One rank's end of a transport.
 
-    Of devices it may have `again(run, n_bytes)`, which makes of a call one that does the same work
-    on the same memory over and over; `n_bytes` is what all values of a rank take together.
+    Of devices it may have `again(run, plan)`, which makes of a call one that does the same work on
+    the same memory over and over.
 
     Attributes:
         rank: this process's rank.
@@ -72,6 +72,10 @@ class Exchanges(Protocol):
 class Together(Exchanges, Protocol):
     """All ranks of a transport that needs one process.
 
+    Where devices see each other's memory it has `windows(plan)`, which gives calls of a plan that
+    follow each other memory: `begin()` is asked before each for every rank's
+    `axe_eq.mesh.rank.Windows`, and `end()` called after its last step.
+
     Attributes:
         n_ranks: how many there are.
         arrays: per rank, where its shards and buffers lie.
@@ -89,6 +93,9 @@ class Transport(Protocol):
         on_device: whether ranks run the target's own kernels, on its devices; else local steps run
             on the `cpu` runner.
         one_process: whether one process has all ranks.
+
+    One may say `sees = True`: its devices see each other's memory, see `Together`. On others plans
+    whose kernels do send messages instead.
     """
 
     name: str
@@ -127,19 +134,21 @@ def find_transport(name: str, known: Mapping[str, Transport]) -> Transport:
 
 def run_rank(rank: Rank, session: Session) -> None:
     """Run a rank's steps; exchanges go through a session, and what is sent is counted."""
-    for number, step in enumerate(rank.plan.steps):
+    plan = rank.plan
+    for number, step in enumerate(plan.steps):
         rank.alone(step)
-        if isinstance(step, ExchangeStep) and rank.plan.is_sent(step):
+        if isinstance(step, ExchangeStep) and plan.is_carried(step):
             rank.sent[step.name] = session.exchange(step, rank)
         rank.forget(number)
 
 
 def run_ranks(ranks: Sequence[Rank], session: Exchanges) -> None:
     """Run all ranks' steps, side by side."""
-    for number, step in enumerate(ranks[0].plan.steps):
+    plan = ranks[0].plan
+    for number, step in enumerate(plan.steps):
         for rank in ranks:
             rank.alone(step)
-        if isinstance(step, ExchangeStep) and ranks[0].plan.is_sent(step):
+        if isinstance(step, ExchangeStep) and plan.is_carried(step):
             for rank, sent in zip(ranks, session.exchange(step, ranks), strict=True):
                 rank.sent[step.name] = sent
         for rank in ranks:

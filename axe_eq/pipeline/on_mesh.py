@@ -9,9 +9,10 @@ The plan that is taken is the best of those that were compiled and that fit into
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from axe_eq.debug import Report, stage
 from axe_eq.errors import ArgumentError, SearchError
@@ -19,6 +20,7 @@ from axe_eq.extract.mesh.blocks import Region, blocked, regions
 from axe_eq.extract.mesh.build import Compile, Local, build
 from axe_eq.extract.mesh.choose import BYTES, MOST_WORK, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
+from axe_eq.extract.mesh.seen import carriers
 from axe_eq.extract.mesh.turned import turned
 from axe_eq.extract.mesh.values import Values
 from axe_eq.extract.search.pareto import Point, front
@@ -39,8 +41,10 @@ MOST_FORMS = 2  # forms of the program, at a time
 LEAST_GAIN = 0.01  # for which it is gone on
 # What a block costs beside its price, of a plan: a host launches it, and it waits for an exchange.
 # On two H200 a product in eight blocks takes 2 % longer than in four, which cost 1.5 % more.
-BLOCK_SHARE = 0.005
+# Kernels of a block wait 3 us for what another one's exchange brings, which is more of small ones.
+BLOCK_SHARE, WAIT_S = 0.005, 3e-6
 MOST_HIDDEN = 3  # plans whose exchanges are hidden behind blocks
+MOST_SEEN, MOST_KINDS = 2, 6  # plans whose exchanges kernels carry, and kinds of these
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
@@ -59,6 +63,7 @@ class Tried:
         cost: by the objective.
         capacity: bytes that a device holds.
         regions: what is computed in blocks.
+        carried: exchanges that kernels carry, by number, and how.
     """
 
     how: str
@@ -68,6 +73,7 @@ class Tried:
     cost: float
     capacity: int
     regions: tuple[Region, ...] = ()
+    carried: Mapping[int, str] = field(default_factory=dict)
 
     @cached_property
     def peak_bytes(self) -> int:
@@ -89,8 +95,10 @@ class Tried:
     @property
     def rank(self) -> tuple[bool, float, float]:
         """The better, the less: what fits, then by the objective, then by time."""
-        blocks = 1 + BLOCK_SHARE * sum(region.n_blocks for region in self.regions)
-        return not self.fits, self.cost * blocks, self.graph.time_s
+        share = BLOCK_SHARE * sum(region.n_blocks for region in self.regions)
+        waits = WAIT_S * sum(region.n_blocks - 1 for region in self.regions)
+        share = max(share, waits / self.graph.time_s if self.graph.time_s else 0.0)
+        return not self.fits, self.cost * (1 + share), self.graph.time_s
 
 
 def _most_bytes(graph: ScheduleGraph) -> int:
@@ -161,6 +169,7 @@ class Plans:
         if not problem.counts_bytes:  # these are known of all cuts before they are compiled
             self._transform(problem)
             self._improve()
+            self._see()
             self._hide()
         if not self.tried or not self.best.fits:
             self._shrink(first)
@@ -188,7 +197,7 @@ class Plans:
         for best in self._gaining():
             now = best.cuts.again()
             forms = self._forms(problem, best.cuts.values, MOST_WORK // 4)
-            others = [f for f in forms if f.key not in self.tried and f.cost < _worth(now)]
+            others = [f for f in forms if (f.key,) not in self.tried and f.cost < _worth(now)]
             for form in others[:MOST_FORMS]:
                 if not self._is_over:
                     self._rounds(form, "another form of the program")
@@ -220,7 +229,7 @@ class Plans:
         """Compute what is beside exchanges in blocks, more of them as long as that pays."""
         if not self._beside:
             return
-        fitting = (t for t in self.tried.values() if t.fits)
+        fitting = (t for t in self.tried.values() if t.fits and not t.carried)
         plain = sorted(fitting, key=lambda t: t.least_s + t.graph.time_s)  # all hidden, and nothing
         for tried in plain[:MOST_HIDDEN]:
             if tried.least_s > self.best.graph.time_s * (1 - LEAST_GAIN):
@@ -229,6 +238,21 @@ class Plans:
                 found = [self._in_blocks(tried, own) for own in turned(tried.cuts, region)]
                 best = min(found, key=lambda t: t.rank, default=tried)
                 tried = self._in_blocks(tried, region) if best is tried else best
+
+    def _see(self) -> None:
+        """Let kernels read and store where other devices have values, as long as that pays."""
+        if not any(link.wait_s for link in self.target.links):
+            return
+        plain = sorted(self.tried.values(), key=lambda t: t.rank)
+        for tried in plain[:MOST_SEEN]:
+            for alike in carriers(tried.graph)[:MOST_KINDS]:
+                found, of = [tried], " ".join(map(str, alike.numbers[:4]))
+                for how in () if self._is_over else alike.ways:
+                    said = f"kernels {how} what exchange {of} brings"
+                    carried = {**tried.carried, **dict.fromkeys(alike.numbers, how)}
+                    if (other := self._try(tried.cuts, said, carried=carried)) is not None:
+                        found.append(other)
+                tried = min(found, key=lambda t: t.rank)
 
     def _in_blocks(self, tried: Tried, region: Region) -> Tried:
         """A plan with a region more in blocks, where that pays."""
@@ -274,27 +298,35 @@ class Plans:
             self.target,
         )
 
-    def _try(self, cuts: Cuts, how: str, chosen: tuple[Region, ...] = ()) -> Tried | None:
+    def _try(
+        self,
+        cuts: Cuts,
+        how: str,
+        chosen: tuple[Region, ...] = (),
+        carried: Mapping[int, str] = MappingProxyType({}),
+    ) -> Tried | None:
         """Compile cuts, with some operators in blocks; None where they are known or cannot be."""
         own = blocked(cuts, chosen) if chosen else cuts
-        if own is None or own.key in self.tried or own.key in self.refused:
+        key = own and (own.key, *carried.items())
+        if own is None or key in self.tried or key in self.refused:
             return None
         try:
-            built = stage("build", lambda: build(own, self.target, self.inputs, self._local),
+            built = stage("build", lambda: build(own, self.target, self.inputs, self._local,
+                                                 carried),
                           report=self.report, notes=lambda b: {"steps": len(b.graph.steps)},
                           )  # fmt: skip
         except (SearchError, TooLarge) as error:  # no kernel at these extents, or none that fits
-            self.refused[own.key] = error
+            self.refused[key] = error
             return None
-        if not chosen:
+        if not (chosen or carried):
             cuts.learn(built.kernels)
         graph = built.graph
         if self._beside:
             graph = replace(graph, time_s=seconds(graph))
         cost = cost_of(graph, self.target, cuts.problem.objective)
         capacity = self.target.memories[0].n_bytes
-        made = Tried(how, cuts, graph, built.kernels, cost, capacity, chosen)
-        self.tried[own.key] = made
+        made = Tried(how, cuts, graph, built.kernels, cost, capacity, chosen, carried)
+        self.tried[key] = made
         return made
 
     def _local(self, program: Program) -> Local:

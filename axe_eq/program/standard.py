@@ -140,10 +140,10 @@ def _declare_functions() -> None:
 
 
 _FUNCTIONS: dict[float, dict[str, Fn]] = {
-    4: {"sqrt": np.sqrt, "rsqrt": _rsqrt},
+    4: {"sqrt": np.sqrt, "rsqrt": _rsqrt, "sigmoid": _sigmoid},
     8: {
         "exp": np.exp, "log": np.log, "log2": np.log2, "log10": np.log10, "sin": np.sin,
-        "cos": np.cos, "tanh": np.tanh, "sigmoid": _sigmoid,
+        "cos": np.cos, "tanh": np.tanh,
     },
     16: {
         "expm1": np.expm1, "log1p": np.log1p, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh,

@@ -19,6 +19,18 @@ if TYPE_CHECKING:
 _HOST_MEMORY = (1, 3, 11)
 
 
+class Address(NamedTuple):
+    """Memory of several devices, as a kernel on one of them finds it.
+
+    Attributes:
+        pointer: address of the first element.
+        device: the one whose kernels use it.
+    """
+
+    pointer: int
+    device: int
+
+
 def as_numpy(array: Any, name: str) -> Array:
     """The array as numpy, without a copy where its memory is host memory.
 

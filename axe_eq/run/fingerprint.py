@@ -145,6 +145,7 @@ def _operators(program: Program) -> set[str]:
     return modules - {"numpy"}
 
 
+@cache
 def _version(distribution: str) -> str:
     try:
         return version(distribution)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from axe_eq.errors import DeviceError
+from axe_eq.errors import DeviceError, DispatchError, ScheduleError
 from axe_eq.program.nesting import unflatten
 from axe_eq.run.call import fitting
 
 if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
     from axe_eq.mesh.transport import Transport
     from axe_eq.run.executable import Schedule
     from axe_eq.run.launch import Launched
@@ -33,14 +35,14 @@ def on(schedule: Schedule, transport: Transport) -> Any:
     from axe_eq.mesh.rank import LOCAL_FAMILY, local_steps
     from axe_eq.run.ranks import OnRank, OnRanks
 
-    plan = schedule.plan
+    plan = _plan(schedule, transport)
     session = transport.open(plan.n_ranks)
 
     def local() -> Mapping[str, Any]:
         if not transport.on_device:
             return local_steps(plan, schedule.runner(LOCAL_FAMILY).prepare)
         load = schedule.runner(schedule.target.family).load
-        return {name: load(code) for name, code in local_codes(schedule).items()}
+        return {name: load(code) for name, code in _codes(schedule, plan).items()}
 
     if transport.one_process:
         return OnRanks(schedule.call, plan, schedule.constants, local, session)
@@ -69,8 +71,32 @@ def local_codes(schedule: Schedule) -> Mapping[str, bytes]:
             made[text] = runner.compile(graph, schedule.target)
         return made[text]
 
-    schedule.codes = local_steps(schedule.plan, compiled)
-    return schedule.codes
+    schedule.codes = codes = local_steps(schedule.plan, compiled)
+    with suppress(DispatchError, ScheduleError):  # a kernel that is none where all lies dense
+        codes |= local_steps(schedule.plan.apart, compiled)
+    return codes
+
+
+def _plan(schedule: Schedule, transport: Transport) -> MeshPlan:
+    """The plan that ranks of a transport go through: with messages where devices see nothing."""
+    plan = schedule.plan
+    return plan if getattr(transport, "sees", False) or not transport.on_device else plan.apart
+
+
+def _codes(schedule: Schedule, plan: MeshPlan) -> dict[str, bytes]:
+    """Machine code of a plan's local steps.
+
+    Raises:
+        DeviceError: there is none of what devices run that see no other's memory.
+    """
+    from axe_eq.mesh.steps import LocalStep
+
+    known, names = local_codes(schedule), [s.name for s in plan.steps if isinstance(s, LocalStep)]
+    if lacking := [n for n in names if n not in known]:
+        wrong = f"has no code of {lacking[0]!r}, which devices run that see no other's memory"
+        hint = "a target whose links have no wait_s, as target.replace(links=) gives one"
+        raise DeviceError("plan", wrong, "a transport whose devices do", hint=hint)
+    return {n: known[n] for n in names}
 
 
 def launched(
@@ -85,7 +111,8 @@ def launched(
         schedule = schedule.bind(**extents)
     if transport.one_process:
         return launch_together(on(schedule, transport), call.nest(plain))
-    codes = local_codes(schedule) if transport.on_device else None
+    plan = _plan(schedule, transport)
+    codes = _codes(schedule, plan) if transport.on_device else None
     given = [*plain, *schedule.constants.values()]
-    made = launch(schedule.plan, given, transport, schedule.target.family, codes)
+    made = launch(plan, given, transport, schedule.target.family, codes)
     return replace(made, outputs=unflatten(call.structure, made.outputs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -43,7 +44,7 @@ def run_steps(plan: MeshPlan, local: Locals, session: Session, shards: Mapping[s
 def _again(session: Any, run: Callable[[], Result], plan: MeshPlan) -> Callable[[], Result]:
     """A call that is made over and over, as a transport of devices makes it fast."""
     made = getattr(session, "again", None)
-    return run if made is None else cast("Callable[[], Result]", made(run, plan.held_bytes))
+    return run if made is None else cast("Callable[[], Result]", made(run, plan))
 
 
 class OnRank:
@@ -193,9 +194,11 @@ class OnRanks:
         Raises:
             ArgumentError: as a call.
         """
-        return _again(self._session, self._bound(shards), self.plan)
+        return _again(self._session, self._bound(shards, again=True), self.plan)
 
-    def _bound(self, shards: Sequence[tuple[Any, ...]]) -> Callable[[], list[Any]]:
+    def _bound(
+        self, shards: Sequence[tuple[Any, ...]], again: bool = False
+    ) -> Callable[[], list[Any]]:
         if len(shards) != self.n_ranks:
             wrong = f"are those of {len(shards)} ranks"
             raise ArgumentError("shards", wrong, f"{self.n_ranks} tuples, one per rank")
@@ -204,15 +207,25 @@ class OnRanks:
         for rank, arrays in enumerate(self._arrays):
             names = zip(self._call.names, given[rank], strict=True)
             held.append({n: arrays.given(a, n) for n, a in names} | self._constants[rank])
+        windows = self._seen() if again else self._windows
+        kept: list[dict[str, Any]] = []
         said = zip(held, self._arrays, strict=True)
         check_reports(self.plan, [report(self.plan, h, arrays.digest) for h, arrays in said])
 
         def run() -> list[Any]:
-            each = enumerate(zip(self._local, self._arrays, strict=True))
-            ranks = [Rank(self.plan, n, local, arrays) for n, (local, arrays) in each]
+            sights = [None] * self.n_ranks if windows is None else windows.begin()
+            each = enumerate(zip(self._local, self._arrays, sights, strict=True))
+            ranks = [Rank(self.plan, n, *of) for n, of in each]
+            for rank, mine in zip(ranks, kept, strict=False):
+                rank.kept = mine
             for rank, mine in zip(ranks, held, strict=True):
                 rank.bring(mine)
             run_ranks(ranks, self._session)
+            if windows is not None:
+                windows.end()
+            if again and windows is not None:  # results are the same arrays, whatever window it is
+                made = self.plan.computed & set(self.plan.outputs)
+                kept[:] = [{n: rank.memory[n] for n in made} for rank in ranks]
             self.sent = [rank.sent for rank in ranks]
             found = []
             for rank, arrays, its in zip(ranks, self._arrays, given, strict=True):
@@ -221,6 +234,15 @@ class OnRanks:
             return found
 
         return run
+
+    def _seen(self) -> Any:
+        """Memory that all ranks see, for calls that follow each other; None where none is."""
+        windows = getattr(self._session, "windows", None)
+        return windows(self.plan) if windows and self.plan.seen else None
+
+    @cached_property
+    def _windows(self) -> Any:
+        return self._seen()
 
     def _own(self, rank: int, name: str, whole: Any) -> Any:
         return self._arrays[rank].given(part_of(self.plan, name, whole, rank), name)

@@ -192,6 +192,8 @@ class BufferSpec:
             has memory of its own.
         begins: within another one's memory, per device so many elements behind where the layout
             says; () where all devices have it at one place.
+        across: it lies in the memory of all devices that have that other one: kernels read or store
+            every element there, see `axe_eq.mesh.across`. Its layout says which devices use it.
     """
 
     name: str
@@ -200,6 +202,12 @@ class BufferSpec:
     role: str
     within: str = ""
     begins: tuple[int, ...] = ()
+    across: bool = False
+
+    @property
+    def inside(self) -> str:
+        """The buffer in whose memory on the same device it lies, "" where in none."""
+        return "" if self.across else self.within
 
     @property
     def value_type(self) -> ValueType:

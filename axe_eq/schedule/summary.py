@@ -18,9 +18,11 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from axe_eq.program.types import value_type
 from axe_eq.schedule.box import GRID_LETTERS, MIXED_LETTER, STREAM_LETTERS, TILE_LETTERS
 from axe_eq.schedule.graph import Access as Named
 from axe_eq.schedule.graph import KernelStep, TileNode
+from axe_eq.schedule.window import remote
 from axe_eq.target import Target
 
 Column = npt.NDArray[np.float64]
@@ -46,6 +48,7 @@ class Access(NamedTuple):
             slow to fast. Empty where strides do not describe it, and in cones without products.
         offset: the element where it is read from or stored to, where the strides are given.
         fast: the letter of the dim whose neighbours are neighbours in memory; "" where none are.
+        remote: the part of its bytes that lies on other devices, as often as links carry it.
     """
 
     n_bytes: float
@@ -58,6 +61,7 @@ class Access(NamedTuple):
     strides: tuple[tuple[str, int, int], ...] = ()
     offset: int = 0
     fast: str = ""
+    remote: float = 0.0
 
 
 class Work(NamedTuple):
@@ -137,6 +141,14 @@ class Formula(NamedTuple):
     roots: tuple[int, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
+
+    @property
+    def remote_bytes(self) -> float:
+        """Bytes of its values that lie on other devices."""
+        loads = [n for n in self.nodes if n.kind == "load"]
+        of = [(n, self.reads[n.access]) for n in loads]
+        of += [(self.nodes[r], text) for r, text in zip(self.roots, self.writes, strict=True)]
+        return sum(value_type(n.type).n_bytes * remote(text) for n, text in of)
 
     def step(self, row: str, rounds: bool = False) -> KernelStep:
         """The kernel on an instruction row, as it is emitted but for names."""
@@ -419,6 +431,17 @@ def traffic(
         read = repeats(summary, columns, letters)
         again = again + n_bytes * np.maximum(read * _part(letters, streamed), 1.0)
     return np.full(len(columns), once), again
+
+
+def link_bytes(summary: Summary, columns: Columns) -> Column:
+    """Bytes that a device reads and stores in others' memory, as often as its blocks do."""
+    found = np.zeros(len(columns))
+    for access in (*summary.loads, *summary.stores):
+        if access.remote:
+            far = access.remote * access.n_bytes * access.passes
+            again = access in summary.loads
+            found = found + far * (repeats(summary, columns, access.letters) if again else 1.0)
+    return found
 
 
 def flops(

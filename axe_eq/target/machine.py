@@ -133,6 +133,8 @@ class Link:
         per_message_s: what every message of a device costs it beside its bytes.
         n_devices: how many it joins, numbered one after another; 0 for any number.
         beside: devices compute while it carries messages, so their time can be hidden.
+        wait_s: devices that it joins see each other's memory, and wait for each other so long
+            before they read what others made; 0 where they do not see it.
         bulk: rate and latency of exchanges so large that they end earlier by these; none by
             default. A library may send large messages in another way than small ones.
     """
@@ -143,6 +145,7 @@ class Link:
     per_message_s: float = 0.0
     n_devices: int = 0
     beside: bool = False
+    wait_s: float = 0.0
     bulk: tuple[float, float] | None = None
 
     def seconds(self, n_bytes: int, n_messages: int) -> float:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from axe_eq.layout import Layout
-from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.pack import Pack
 from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import join_text, selector
@@ -44,7 +42,6 @@ from axe_eq.rule.term import STR, Ground, primitive
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule import terms as s
 from axe_eq.schedule.kept import KINDS, PADDED, kept_layouts
-from axe_eq.schedule.shard import DEVICE_AXIS
 from axe_eq.schedule.terms import Box, Boxes, LayoutText, Placed
 from axe_eq.schedule.views import is_signature, view_layout, view_type
 
@@ -83,15 +80,7 @@ def copied_to(arrivals: str, type: str) -> tuple[str, ...]:
     What windows, masks or reshapes read of a value in another order may be no strided part of it.
     """
     arrive = s.layouts_in(arrivals)
-    if not all(set(Layout.parse(text).axes) <= {DEFAULT_AXIS} for text in arrive):
-        return ()
     return tuple(kept for kept in in_order(type) if {kept} != {*arrive})
-
-
-@primitive((STR,), (STR,))
-def on_one_device(layout: str) -> str | None:
-    """Defined for layouts without a device axis."""
-    return None if f"@{DEVICE_AXIS}" in layout else layout
 
 
 @primitive((STR, STR, STR, STR), (STR,), many=True)
@@ -179,13 +168,13 @@ def keeps_order(spec: str) -> str | None:
 
 
 def _rooted(t: Any, box: Any, L: Any) -> Sides:
-    """place(t, L) = Kernel(tile(t, box), L)   if L is on one device."""
-    return s.place(t, L), s.Kernel(s.tile(t, box), L), on_one_device(L) == L
+    """place(t, L) = Kernel(tile(t, box), L)."""
+    return s.place(t, L), s.Kernel(s.tile(t, box), L)
 
 
 @PACK.law(source="Tapestry, block operators; Axe sec. 3", demand=True)
 def kernel(t: Value, L: LayoutText) -> Sides:
-    """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t, if L is on one device."""
+    """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t."""
     return _rooted(t, root_box(type_of(t)), L)
 
 

@@ -12,10 +12,12 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import ArgumentError
+from axe_eq.extract.mesh.seen import READ, STORE
 from axe_eq.layout import Mesh
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES, Array
 from tests.unit.mesh.blocks import in_blocks
+from tests.unit.mesh.carried import carry
 
 pytestmark = pytest.mark.multigpu
 
@@ -109,6 +111,68 @@ def test_blocks_are_read_and_written_where_they_lie(
     given = [numbers(s, "f16", n) for n, s in enumerate(shapes)]
     found = exe.launch(*given, transport=transport)
     assert np.array_equal(np.asarray(flatten(found.outputs)[1][0]), exe.meaning(*given))
+    assert found.sent == exe.plan.n_bytes
+
+
+PRODUCTS = {"gathered": (R, C, C), "summed": (C, R, R)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "how", "dtype"),
+    [("gathered", READ, "f16"), ("summed", READ, "f16"), ("summed", STORE, "f16"),
+     ("gathered", READ, "f32"), ("summed", STORE, "bf16"), ("summed", STORE, "i32")],
+)  # fmt: skip
+@pytest.mark.parametrize("rows", [64, 512])
+def test_kernels_read_and_store_on_other_devices(
+    kind: str, how: str, dtype: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Calls over and over, on shards that change while others are still on their way."""
+    numbered = carry(monkeypatch, how)
+    shapes, cuts = ((rows, 256), (256, 384)), PRODUCTS[kind]
+    specs = [axe.Spec(s, dtype, layout=placed(c, s)) for s, c in zip(shapes, cuts, strict=False)]
+    goal = [placed(cuts[2], (rows, 384))]
+    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=M2, outputs=goal)
+    assert numbered
+    assert exe.plan.seen
+    given = [np.sign(numbers(s, dtype, n)).astype(DTYPES[dtype].numpy)
+             for n, s in enumerate(shapes)]  # fmt: skip
+    wanted = np.asarray(exe.meaning(*given), np.float32)
+    run = exe.on("peers")
+    shards = run.shards(*given)
+    for call in (run, run):
+        assert np.array_equal(np.asarray(run.whole(call(shards)), np.float32), wanted)
+    assert all(r[n] == s for n, sent in exe.plan.n_bytes.items()
+               for r, s in zip(run.sent, sent, strict=True))  # fmt: skip
+    bound, found = run.bind(shards), []
+    first = [mine.clone() for mine in shards_of(shards, 0)]
+    places = [y.data_ptr() for y in bound()]
+    for factor in (1, 2, -1, 0, 3, 1, -2, 2, 1, 0, -3):
+        for mine, base in zip(shards_of(shards, 0), first, strict=True):
+            mine.copy_(base * factor)
+        results = bound()
+        assert [y.data_ptr() for y in results] == places
+        found.append((factor, [y.clone() for y in results]))
+        assert run(shards)  # beside a bound call, in memory of its own
+    for factor, parts in found:
+        got = np.asarray(run.whole(parts), np.float32)
+        assert np.array_equal(got, factor * wanted), factor
+
+
+def shards_of(shards: Any, number: int) -> list[Any]:
+    return [mine[number] for mine in shards]
+
+
+def test_over_nccl_messages_stand_for_what_kernels_carry(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    carry(monkeypatch, READ)
+    exe, given = compiled_mlp(), [numbers(s, "f16", n) for n, s in enumerate(SHAPES)]
+    assert exe.plan.seen
+    exe.save(tmp_path / "mlp.axe")
+    wanted = exe.meaning(*given).astype(np.float32)
+    found = axe.load(tmp_path / "mlp.axe").launch(*given, transport="nccl")
+    got = np.asarray(flatten(found.outputs)[1][0], np.float32)
+    assert np.linalg.norm(got - wanted) < 2e-3 * np.linalg.norm(wanted)
     assert found.sent == exe.plan.n_bytes
 
 

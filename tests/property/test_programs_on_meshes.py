@@ -10,6 +10,8 @@ from functools import cache
 import pytest
 
 import axe_eq as axe
+from axe_eq.extract.mesh import seen
+from axe_eq.extract.mesh.seen import READ, STORE
 from axe_eq.layout import Layout
 from axe_eq.program.node import Program
 from axe_eq.program.types import value_type
@@ -18,6 +20,7 @@ from axe_eq.schedule.graph import SpmdStep
 from benchmarks.drawn_programs import case
 from benchmarks.programs import RIGHT, compared, is_large
 from tests.unit.mesh.blocks import in_blocks
+from tests.unit.mesh.carried import carry, seeing
 
 COUNT = 300
 MESHES: tuple[dict[str, int], ...] = (
@@ -102,6 +105,23 @@ def test_a_drawn_program_in_blocks_is_right_on_a_mesh(
     seed, program, values, mesh = drawn(number)
     exe = axe.compile(
         program, target="cpu", mesh=mesh, outputs=list(program.output_layouts),
+        numerics="exact" if number % 3 == 0 else "real",
+    )  # fmt: skip
+    state, problem = compared(seed, exe, program, values, "device")
+    assert state == RIGHT, (seed, mesh, problem)
+    assert exe.schedule.simulation.sent == exe.plan.n_bytes
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("number", range(COUNT))
+def test_a_drawn_program_whose_kernels_see_other_devices_is_right(
+    number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carry(monkeypatch, STORE if number % 3 == 1 else READ)
+    monkeypatch.setattr(seen, "ALIGNMENT_BYTES", 1)  # the host reads from anywhere
+    seed, program, values, mesh = drawn(number)
+    exe = axe.compile(
+        program, target=seeing(), mesh=mesh, outputs=list(program.output_layouts),
         numerics="exact" if number % 3 == 0 else "real",
     )  # fmt: skip
     state, problem = compared(seed, exe, program, values, "device")

@@ -161,3 +161,6 @@ def test_of_sampled_tests_some_cases_run_and_others_of_another_sample(suite: Pat
     slow = [case[-1] for case in some]  # those that were taken
     (suite / "tests/test_it.py").write_text(test.replace("sampled(3)", f"sampled(7, slow={slow})"))
     assert len([case for case in cases() if case in some]) == 1
+    mark = f"sampled(1, always=[{left_out[-1]!r}])"
+    (suite / "tests/test_it.py").write_text(test.replace("sampled(3)", mark))
+    assert cases() == [left_out]

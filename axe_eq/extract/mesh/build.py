@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from axe_eq.extract.mesh.blocks import Piece
 from axe_eq.extract.mesh.choose import Cuts, exchanged
@@ -17,6 +18,7 @@ from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import Option, Parts, fold_text
+from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, lies_across
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.steps import exchange
@@ -68,7 +70,6 @@ class Local:
 
 Compile = Callable[[Program], Local]
 VIEW = "view"  # kind of a move that moves nothing
-ALIGNMENT_BYTES = 128  # of where blocks begin, as kernels read and write memory
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,11 @@ class Have:
 
 
 def build(
-    cuts: Cuts, target: Target, inputs: Sequence[tuple[str, ValueType, str]], compile_local: Compile
+    cuts: Cuts,
+    target: Target,
+    inputs: Sequence[tuple[str, ValueType, str]],
+    compile_local: Compile,
+    carried: Mapping[int, str] = MappingProxyType({}),
 ) -> Built:
     """The schedule graph of chosen cuts.
 
@@ -106,8 +111,12 @@ def build(
         target: the machine.
         inputs: name, type and role of inputs and constants.
         compile_local: compiles a program of one device; equal ones are asked for every time.
+        carried: exchanges that kernels carry, by number, and how; see `axe_eq.extract.mesh.seen`.
+
+    Raises:
+        ScheduleError: what such an exchange brings lies otherwise for every device.
     """
-    building = _Building(cuts, inputs)
+    building = _Building(cuts, inputs, carried)
     for node in cuts.place:
         if node.kind == INPUT:
             building.bring(node)
@@ -132,8 +141,10 @@ def build(
 
 
 class _Building:
-    def __init__(self, cuts: Cuts, inputs: Sequence[tuple[str, ValueType, str]]) -> None:
-        self.cuts, self.mesh = cuts, cuts.problem.mesh
+    def __init__(
+        self, cuts: Cuts, inputs: Sequence[tuple[str, ValueType, str]], carried: Mapping[int, str]
+    ) -> None:
+        self.cuts, self.mesh, self.carried = cuts, cuts.problem.mesh, carried
         self.buffers: dict[str, BufferSpec] = {}
         self.have: dict[tuple[Node, Cut], Have] = {}
         self.at: dict[Node, Form] = {}  # values that are somewhere, parts of reductions too
@@ -160,7 +171,7 @@ class _Building:
     def _memory(self, name: str, held: Form) -> Node:
         """A rank's part of a value, read from its buffer."""
         assert held.cut is not None
-        if self.buffers[name].within:
+        if self.buffers[name].inside:
             inside = digits(self.buffers[name])
             node = input_node(name, ValueType(held.type.dtype, inside.shape))
             for dim, count in reversed(list(enumerate(inside.counts))):
@@ -319,7 +330,7 @@ class _Building:
             name = self._block(value, held) or self._buffer(held)
             self.stored[key], self.ready[name] = name, have.level
             node = have.node
-            if self.buffers[name].within:
+            if self.buffers[name].inside:
                 for dim, extents in digits(self.buffers[name]).splits:
                     node = sel_node(join_text("split", dim, (-1, *extents)), [node])
             self.outputs.setdefault((have.level, have.tag), {})[name] = node
@@ -345,10 +356,18 @@ class _Building:
         self._move(names, name, nodes, "move" if tree.is_leaf else "select")
         return name
 
+    def _lie_across(self, how: str, source: str, goal: str) -> None:
+        """What an exchange brings lies where the source does, or the source where that is."""
+        name, root = (goal, source) if how == READ else (source, goal)
+        self.buffers[name] = replace(self.buffers[name], within=root, across=True)
+
     def _move(
         self, names: Sequence[str], name: str, nodes: tuple[TileNode, ...], kind: str
     ) -> None:
         """A step that makes a buffer of others by messages, or by none where it lies in place."""
+        number = sum(map(len, self.moves.values()))
+        if how := self.carried.get(number, ""):
+            self._lie_across(how, names[0], name)
         reads = tuple(map(self._access, names))
         write, moves = self._access(name), self.cuts.problem.moves
         messages = exchange(name, 0, reads, write, nodes, moves.wires.near).messages
@@ -356,7 +375,11 @@ class _Building:
         if kind != VIEW:
             n_bytes = self.buffers[name].value_type.n_bytes
             price = moves.timed(messages, n_bytes // shard.n_devices(self.mesh))
-        step = MoveStep(f"m{sum(map(len, self.moves.values()))}_{kind}", reads, (write,),
+        if how:
+            given = self.buffers[names[0]]  # what a call is given lies anywhere
+            held = given.value_type.n_bytes if how == READ and given.role != "temporary" else 0
+            kind, price = how, moves.seen(messages, held // shard.n_devices(self.mesh))
+        step = MoveStep(f"m{number}_{kind}", reads, (write,),
                         messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)
         self.moves.setdefault(level, []).append(step)
@@ -516,7 +539,10 @@ class _Building:
 
     def _lies(self, name: str) -> Layout | None:
         """How a rank's part of a buffer lies in memory; None where it is dense."""
-        part = digits(self.buffers[name]) if self.buffers[name].within else None
+        buffer = self.buffers[name]
+        if buffer.across:
+            return lies_across(buffer, self.buffers[buffer.within], self.mesh)
+        part = digits(buffer) if buffer.within else None
         return None if part is None or part.is_dense else part.layout
 
 

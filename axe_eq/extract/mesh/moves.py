@@ -156,6 +156,22 @@ class Moves:
         seconds = max(self.wires.seconds(n_bytes, counts), self._copying(stored))
         return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
+    def seen(self, messages: Messages, copied: int = 0) -> Price:
+        """The price of messages that kernels carry: until devices have waited for each other.
+
+        Args:
+            messages: they.
+            copied: bytes of a device that are copied to where others see them.
+        """
+        n = shard.n_devices(self.mesh)
+        n_bytes = np.zeros((n, n), np.int64)
+        for (src, dst), size in messages.pairs.items():
+            n_bytes[src, dst] = size
+        waiting = self.wires.waiting(n_bytes)
+        if copied:
+            waiting += self.target.launch_s + self._copying(copied)
+        return Price(messages.n_bytes, waiting, self.wires.by_link(n_bytes))
+
     def _copying(self, stored: int) -> float:
         """Seconds of a device that copies so many bytes: what it has itself, beside its links."""
         return 2 * stored / self.target.memories[0].bytes_per_s

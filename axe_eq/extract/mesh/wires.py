@@ -72,6 +72,12 @@ class Wires:
                 found.append(self.link(number).seconds(n_bytes, n_messages))
         return max(found)
 
+    def waiting(self, n_bytes: Ints) -> float:
+        """What it takes until devices may see what these bytes are; 0 where some do not."""
+        levels = np.unique(self.level[n_bytes > 0]).tolist()
+        found = [self.link(number).wait_s for number in levels]
+        return max(found, default=0.0) if all(found) else 0.0
+
     def by_link(self, n_bytes: Ints) -> dict[str, float]:
         """Bytes that cross every link, given those between every two devices; see `named`."""
         levels = range(len(self.links))

@@ -14,6 +14,7 @@ from axe_eq.program.places import Blocks, Coords
 from axe_eq.program.signature import Affine, plain
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.summary import ANY_ALIGNMENT, Access
+from axe_eq.schedule.window import in_window, remote
 
 
 class Place(NamedTuple):
@@ -73,7 +74,7 @@ class Place(NamedTuple):
 @cache
 def lies(text: str, shape: tuple[int, ...]) -> Place | None:
     """Where a value of this shape lies in a layout; None where strides do not say it."""
-    layout = Layout.parse(text)
+    layout = in_window(Layout.parse(text), 1)
     try:
         blocks = layout.group(shape).blocks
     except LayoutError:
@@ -97,7 +98,7 @@ def access(tile: TileClass, layout: str, passes: int, fed: bool, lying: bool) ->
         where = (strides, place.offset) if lying and place else ((), 0)
         n_bytes = tile.type.n_bytes / copies
         tile.known[key] = Access(
-            n_bytes, tile.key, tile.star, size, passes, fed, aligned, *where, fast
+            n_bytes, tile.key, tile.star, size, passes, fed, aligned, *where, fast, remote(layout)
         )  # fmt: skip
     found: Access = tile.known[key]
     return found

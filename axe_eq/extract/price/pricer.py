@@ -20,7 +20,7 @@ from axe_eq.errors import AxeError, PackError
 from axe_eq.lower.candidate import Candidate
 from axe_eq.pack import ask_schedule
 from axe_eq.program.types import Array
-from axe_eq.schedule.summary import Columns, Formula, Reductions, Schedule, Summary
+from axe_eq.schedule.summary import Columns, Formula, Reductions, Schedule, Summary, link_bytes
 from axe_eq.target import Target
 
 
@@ -250,18 +250,39 @@ class Pricer:
         except AxeError as error:
             return f"{error.wrong}; expected {error.expected}"
         factor = self.target.correction(schedule.name)
-        finite = [replace(c, time_s=c.time_s * factor) for c in found if c.time_s < INFINITE]
+        over = self._link_s(cone.remote_bytes) if cone.remote_bytes else 0.0
+        said = {"link_s": over} if over else {}
+        finite = [
+            replace(c, time_s=c.time_s * factor + over, costs={**c.costs, **said})
+            for c in found if c.time_s < INFINITE
+        ]  # fmt: skip
         return sorted(finite, key=lambda c: c.time_s) or "no candidate"
 
     def _table(self, schedule: Schedule, summary: Summary) -> Columns:
         """Its candidates; asked once for all places of operands where these do not matter to it."""
         if getattr(schedule, "prices_places", True):
-            return self._corrected(schedule.name, self._asked(schedule, "price", summary))
+            found = self._asked(schedule, "price", summary)
+            return self._corrected(schedule.name, self._linked(summary, found))
         key = schedule.name, summary.without_places()
         if key not in self._tables:
             found = self._asked(schedule, "price", key[1])
-            self._tables[key] = self._corrected(schedule.name, found)
+            self._tables[key] = self._corrected(schedule.name, self._linked(summary, found))
         return self._tables[key]
+
+    def _linked(self, summary: Summary, columns: Columns) -> Columns:
+        """Candidates with what they move over a link as well.
+
+        Units that wait for it do little else: kernels take as long as both one after the other.
+        """
+        if any(a.remote for a in (*summary.loads, *summary.stores)):
+            over = self._link_s(link_bytes(summary, columns))
+            columns.time_s, columns.costs["link_s"] = columns.time_s + over, over
+        return columns
+
+    def _link_s(self, n_bytes: Any) -> Any:
+        """Seconds of so many bytes over the link that lets devices see each other's memory."""
+        rates = [link.bytes_per_s for link in self.target.links if link.wait_s]
+        return n_bytes / rates[0] if rates else n_bytes * INFINITE
 
     def _corrected(self, name: str, columns: Columns) -> Columns:
         """Candidates with what was measured of their schedule and rows."""

@@ -81,10 +81,26 @@ class ThreadBuilder(Builder):
     # -- declarations --
 
     def smem(
-        self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | None = None
+        self,
+        name: str,
+        dtype: str,
+        shape: Sequence[int],
+        layout: Layout | str | None = None,
+        over: ir.Buffer | None = None,
     ) -> ir.Buffer:
-        """A piece of the CTA's shared memory, row-major unless `layout` says otherwise."""
-        return self.buffer(ir.SMEM, name, dtype, shape, layout)
+        """A piece of the CTA's shared memory, row-major unless `layout` says otherwise.
+
+        With `over` it takes the place of that piece and of those declared after it. Barriers keep
+        them apart in time, as the interpreter checks.
+
+        Raises:
+            ScheduleError: `over` is no piece of this kernel's shared memory, or there is not room.
+        """
+        piece = self.buffer(ir.SMEM, name, dtype, shape, layout)
+        if over is not None and (over not in self.kernel.buffers or not over.is_shared):
+            raise refuse(f"smem {name}", f"over {over}", "a piece of the CTA's shared memory")
+        piece.over = over
+        return piece
 
     def reg(
         self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | Placement
@@ -155,8 +171,13 @@ class ThreadBuilder(Builder):
         super()._add(statement)
 
     @contextmanager
-    def tiles(self, count: Int, persistent: bool = True) -> Iterator[Var]:
+    def tiles(self, count: Int, persistent: bool = True, first: Int = 0) -> Iterator[Var]:
         """Loop over this cluster's share of `count` units of work; its CTAs share each of them.
+
+        Args:
+            count: units.
+            persistent: as many clusters as the machine holds take them in turns; else one each.
+            first: those before it are not taken here.
 
         Raises:
             ScheduleError: another loop over tiles has another count.
@@ -171,8 +192,29 @@ class ThreadBuilder(Builder):
             raise refuse("tiles", f"{total} after {self.kernel.tiles}", "one grid per kernel")
         self.kernel.tiles, self.kernel.persistent = total, persistent
         n = self.kernel.cluster
-        grid = var(ir.N_CTAS.name, n, low=n)  # whole clusters
-        with self.range(count, ir.CTA // n, grid // n, "tile") as tile:
+        with self.range(count, first + ir.CTA // n, self._grid // n, "tile") as tile:
+            yield tile
+
+    @property
+    def _grid(self) -> Var:
+        """CTAs of the grid: whole clusters."""
+        n = self.kernel.cluster
+        return var(ir.N_CTAS.name, n, low=n)
+
+    def whole_waves(self, count: Int) -> Int:
+        """Units of work that CTAs take alone, one each in every wave of the grid.
+
+        The others are no more than there are clusters: where more are left, all are taken alone.
+        """
+        grid, most = self._grid, bounds(count)[1]
+        left = self.let("left", count % grid)
+        room = self.let("room", grid + grid // self.kernel.cluster - left, low=0)
+        return self.let("whole", count - left * (room // grid), low=0, high=most)
+
+    @contextmanager
+    def waves(self, whole: Int) -> Iterator[Var]:
+        """Loop over this CTA's own units of work of `whole_waves`."""
+        with self.range(whole, ir.CTA, self._grid, "tile") as tile:
             yield tile
 
     @contextmanager

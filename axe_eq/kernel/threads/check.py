@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import check as common
 from axe_eq.kernel.check import INT_MAX, broken
-from axe_eq.kernel.expr import bounds, depends, variables
+from axe_eq.kernel.expr import Expr, Int, Var, bounds, depends
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.counts import arrivals
 from axe_eq.kernel.threads.live import live, words
@@ -20,6 +21,7 @@ from axe_eq.target import Target
 
 _SETMAXNREG = range(24, 257, 8)  # what setmaxnreg takes (PTX ISA 9.7.19.5)
 _BARRIER_BYTES = 8
+Meetings = tuple[Any, ...]  # see `_meetings`
 _PHASE_BYTES = (1 << 20) - 1  # that a barrier counts (PTX ISA, mbarrier object)
 
 
@@ -210,20 +212,20 @@ def _cluster(kernel: ir.Kernel, target: Target) -> None:
     if 0 < most < kernel.cluster:
         wrong = f"clusters of {kernel.cluster} CTAs"
         raise ScheduleError(f"kernel {kernel.name}", wrong, f"at most {most} on {target.name}")
-    _check_meetings(kernel.body, "")
+    _check_meetings(kernel.body, kernel.cluster, "")
     for s, _ in ir.walk(kernel):
         reaches = isinstance(s, ir.Fetch) or (isinstance(s, ir.Arrive | ir.CopyAsync) and s.ranks)
         if reaches and not isinstance(kernel.body[-1], ir.ClusterWait):
             raise broken(s, "a CTA may end before this reaches it", "k.cluster_sync() at the end")
 
 
-def _check_meetings(body: ir.Body, apart: str, inner: str = "") -> None:
-    """Every arrive has its wait in the same body, and all roles have as many.
+def _check_meetings(body: ir.Body, cluster: int, apart: str) -> None:
+    """Every arrive has its wait in the same body, and all roles meet alike.
 
     Args:
         body: statements.
+        cluster: CTAs of a cluster.
         apart: why not all threads of the cluster come there; "" where they do.
-        inner: the same, of the bodies inside.
     """
     arrived: ir.Statement | None = None
     for s in body:
@@ -233,25 +235,48 @@ def _check_meetings(body: ir.Body, apart: str, inner: str = "") -> None:
             if isinstance(s, ir.ClusterWait) == (arrived is None):
                 raise broken(s, "is out of turn", "an arrive, then a wait")
             arrived = s if arrived is None else None
-        if isinstance(s, ir.Roles):
-            met = [sum(isinstance(x, ir.ClusterWait) for x in r.body) for r in s.branches]
-            if len(set(met)) > 1:
-                raise broken(s, f"its roles meet the cluster {met} times", "all the same")
-            for role in s.branches:
-                _check_meetings(role.body, apart, "in a part of a role")
-            continue
         for part in ir.children(s):
-            _check_meetings(part, apart or inner or _apart(s))
+            _check_meetings(part, cluster, apart or _apart(s, cluster))
+        if isinstance(s, ir.Roles) and len({_meetings(role.body) for role in s.branches}) > 1:
+            met = [_how_often(_meetings(role.body)) for role in s.branches]
+            raise broken(s, f"its roles meet the cluster {met} times", "all the same")
     if arrived is not None:
         raise broken(arrived, "is not waited for", "k.cluster_wait()")
 
 
-def _apart(s: ir.Statement) -> str:
-    """Why not all threads of a cluster come into a body of this statement; "" where they do."""
+def _meetings(body: ir.Body) -> Meetings:
+    """Where a body meets the cluster: by itself, or in loops and branches that values decide."""
+    found: list[Any] = []
+    for s in body:
+        if isinstance(s, ir.ClusterWait):
+            found.append(())
+        elif inner := tuple(x for part in ir.children(s) for x in _meetings(part)):
+            found.append((*s.uniform(), inner))
+    return tuple(found)
+
+
+def _how_often(meetings: Meetings) -> int:
+    return sum(_how_often(m[-1]) if m else 1 for m in meetings)
+
+
+def _apart(s: ir.Statement, cluster: int) -> str:
+    """Why not all threads of a cluster come into a body of this statement; "" where they do.
+
+    CTAs of one cluster have one number of a cluster, `CTA // cluster`.
+    """
     if isinstance(s, ir.Scope):
         return f"in scope {s.kind}"
-    ranked = any(v.name == ir.RANK for e in s.uniform() for v in variables(e))
+    same = ir.CTA // cluster
+    ranked = any(_tells(e, same) for e in s.uniform())
     return "where the rank decides" if ranked else ""
+
+
+def _tells(e: Int, same: Int) -> bool:
+    """Whether a value tells CTAs of a cluster apart, by all that is known of it here."""
+    if not isinstance(e, Expr) or e == same:
+        return False
+    own = isinstance(e, Var) and e.name in (ir.CTA.name, ir.RANK)
+    return own or any(_tells(x, same) for x in e.args)
 
 
 RULES: tuple[Callable[[ir.Kernel, Target], None], ...] = (

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from axe_eq.errors import ScheduleError
 from axe_eq.kernel.threads import ir
 
 
 def lay_out(kernel: ir.Kernel) -> None:
-    """Assign shared-memory offsets in order of declaration, barriers last."""
+    """Assign shared-memory offsets in order of declaration, barriers last.
+
+    Raises:
+        ScheduleError: a buffer over others is larger than what was declared before it from there.
+    """
     end = 0
     for buffer in kernel.buffers:
-        if buffer.is_shared:
+        if not buffer.is_shared:
+            continue
+        n_bytes = buffer.n_elements * buffer.itemsize
+        if (over := buffer.over) is None:
             buffer.offset = -(-end // buffer.alignment) * buffer.alignment
-            end = buffer.offset + buffer.n_elements * buffer.itemsize
+            end = buffer.offset + n_bytes
+            continue
+        buffer.offset = over.offset
+        if over.offset % buffer.alignment or over.offset + n_bytes > end:
+            wrong = f"{n_bytes} bytes, {buffer.alignment} aligned, at byte {over.offset} of {end}"
+            raise ScheduleError(f"smem {buffer} over {over}", wrong, "room there")
     for barrier in kernel.barriers:
         barrier.offset = -(-end // 8) * 8
         end = barrier.offset + 8 * barrier.slots

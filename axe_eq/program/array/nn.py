@@ -129,11 +129,11 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     Raises:
         ProgramError: another approximation.
     """
-    xp = namespace_of(x)
+    namespace_of(x)
     if word("approximate", approximate, ("none", "tanh")) == "none":
         return 0.5 * x * (1 + apply_cell("erf", x * math.sqrt(0.5)))
-    cubic = x + _TANH_CUBIC * (x * x * x)
-    return 0.5 * x * (1 + xp.tanh(_TANH_GAIN * cubic))
+    # 1 + tanh(y) = 2 sigmoid(2 y): nothing cancels, and machines take half as long.
+    return x * sigmoid(x * (2 * _TANH_GAIN + 2 * _TANH_GAIN * _TANH_CUBIC * (x * x)))
 
 
 # -- normalisations -------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from axe_eq.schedule.box import UNIT_LETTERS
 from axe_eq.schedule.contents import may_alias, not_held
 from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
+from axe_eq.schedule.window import flattened
 from axe_eq.target import Target
 from axe_eq_backends.cpu.flat import Coverage, View
 from axe_eq_backends.cpu.kernel import Kernel
@@ -81,7 +82,7 @@ class _Prepared:
                 raise ScheduleError(f"step {step.name}", "is for the devices of a mesh",
                                     "a graph for one device")  # fmt: skip
         _check_names(graph)
-        self.graph = graph
+        self.graph = graph = flattened(graph)
         self.memory: MemoryPlan = plan(graph)
         for kernel in graph.kernels:
             _check_kernel(kernel)

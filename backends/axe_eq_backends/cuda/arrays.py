@@ -17,7 +17,7 @@ import numpy as np
 
 from axe_eq.errors import ArgumentError, AxeError, DeviceError
 from axe_eq.program.types import DTYPES, Array, dtype
-from axe_eq.run.arrays import dlpack_of, on_device
+from axe_eq.run.arrays import Address, dlpack_of, on_device
 from axe_eq_backends.cuda.code import Port
 from axe_eq_backends.cuda.driver import Memory, call, download, driver, on, upload
 
@@ -78,6 +78,8 @@ def library_of(array: Any) -> Library:
         ArgumentError: no array of a device.
     """
     torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, Address):
+        return Torch(torch, array.device)
     if torch is not None and isinstance(array, torch.Tensor):
         return Torch(torch, int(array.get_device()))
     root = type(array).__module__.partition(".")[0]

@@ -17,6 +17,7 @@ from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.memory import buffer_bytes, buffer_elements, plan
+from axe_eq.schedule.shard import DEVICE_AXIS
 from axe_eq.target import Target
 from axe_eq_backends.cuda import code, compile
 from axe_eq_backends.cuda.code import Code, Launch, Port
@@ -103,9 +104,9 @@ def _port(graph: ScheduleGraph, name: str, align: int) -> Port:
         shape = digits(spec).shape
     dtype, n_bytes = spec.value_type.dtype, buffer_bytes(spec)
     try:
-        strides = element_strides(f"buffer {name}", spec.layout, shape)
+        strides = element_strides(f"buffer {name}", spec.layout, shape, spec.value_type.itemsize)
     except DispatchError:
-        if set(Layout.parse(spec.layout).axes) - {DEFAULT_AXIS}:
+        if set(Layout.parse(spec.layout).axes) - {DEFAULT_AXIS, DEVICE_AXIS}:
             raise
         memory = (buffer_elements(spec.layout),)
         return Port(name, dtype, memory, (1,), n_bytes, align, spec.layout, shape)

@@ -43,7 +43,7 @@ FLOAT: dict[str, str] = {
     "ceil": "ceilf({0})", "trunc": "truncf({0})", "round": "rintf({0})", "sqrt": "sqrtf({0})",
     "rsqrt": "rsqrtf({0})", "exp": "exp_f32({0})", "log": "logf({0})", "log2": "log2f({0})",
     "log10": "log10f({0})", "sin": "sinf({0})", "cos": "cosf({0})", "tanh": "tanh_f32({0})",
-    "sigmoid": "div_f32(1.0f, 1.0f + exp_f32(-{0}))", "expm1": "expm1f({0})",
+    "sigmoid": "sigmoid_f32({0})", "expm1": "expm1f({0})",
     "log1p": "log1pf({0})",
     "tan": "tanf({0})", "sinh": "sinhf({0})", "cosh": "coshf({0})", "erf": "erf_f32({0})",
     "acos": "acosf({0})", "acosh": "acoshf({0})", "asin": "asinf({0})", "asinh": "asinhf({0})",

@@ -27,7 +27,7 @@ from axe_eq.schedule.summary import (
 )  # fmt: skip
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS, OF_TILES
-from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES
+from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES
 from axe_eq_backends.cuda.sides import as_matrices
 
 # What caches are read by: copies of rows that begin elsewhere touch more of them.
@@ -179,14 +179,22 @@ class Run(NamedTuple):
 
 
 def pieces(summary: Summary, columns: Columns) -> Column:
-    """CTAs: of every block as many as share its steps."""
-    return np.asarray(blocks(summary, columns) * columns.extra.get("split", 1.0))
+    """CTAs: of every block as many as share its steps; one where they share the rest alone."""
+    chosen = columns.extra
+    n_blocks = blocks(summary, columns)
+    return np.asarray(np.where(chosen.get("rest", 0), n_blocks, n_blocks * chosen.get("split", 1)))
 
 
 def waves(summary: Summary, target: Target, columns: Columns) -> Column:
-    """Blocks of the busiest unit over the average, where blocks are alike."""
-    per_unit = pieces(summary, columns) / target.n_units
-    return np.asarray(np.ceil(per_unit) / per_unit)
+    """Blocks of the busiest unit over the average, where blocks are alike.
+
+    Of those that CTAs share because they fill no wave it has parts.
+    """
+    number, units = pieces(summary, columns), target.n_units
+    parts = np.where(columns.extra.get("rest", 0), columns.extra.get("split", 1), 1)
+    alone = np.floor(number / units)
+    shared = np.ceil((number - alone * units) * parts / units) / parts
+    return np.asarray((alone + shared) * units / number)
 
 
 def roofline(

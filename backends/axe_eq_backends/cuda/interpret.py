@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from axe_eq.lower.own import Lowered
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_elements
+from axe_eq.schedule.window import flattened, span, window_elements
 from axe_eq.target import Target
 from axe_eq_backends.cuda.families import meanings
 from axe_eq_backends.cuda.make import make
@@ -37,8 +39,17 @@ def launch(
     planned: Planned | None,
     order: str = "random",
     seed: int = 0,
+    spans: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
     """Interpret a kernel on flat buffers, at plan level where plans are given.
+
+    Args:
+        lowered: the kernel.
+        flat: buffers by name; of one across devices all of these devices' memories.
+        planned: its plans.
+        order: when asynchronous effects happen.
+        seed: of those that happen at random.
+        spans: elements of one device's memory of buffers that lie across devices.
 
     Raises:
         KernelFault: what it does wrong.
@@ -53,6 +64,9 @@ def launch(
         at = replace(place, blocks=tuple(met)).coordinate("m") + int(evaluate(place.at("m"), {}))
         buffer = lowered.buffers.get(tensor.name)
         what = f"kernel {lowered.kernel.name}, tensor {tensor.name}"
+        far = window_elements(tensor.itemsize)
+        if at.max(initial=0) >= far:  # on several devices, whose memories lie behind each other
+            at = at // far * spans.get(str(buffer), far) + at % far
         if buffer not in flat:
             known = " ".join(flat)
             raise ScheduleError(what, f"stands for buffer {buffer!r}", f"one of {known}")
@@ -85,16 +99,20 @@ def run(
     """
     kernel = make(step, graph, target)
     flat: dict[str, Any] = {}
+    over = flattened(graph)  # of a value across devices all their memories, behind each other
     for access in (*step.reads, *step.writes):
-        held = graph.buffers[access.buffer]
+        held = over.buffers[access.buffer]
         made = np.full(buffer_elements(held.layout), POISON)
         flat[access.buffer] = made.astype(DTYPES[held.value_type.dtype].numpy)
     for name in {read.buffer for read in step.reads}:  # a step may see a view of one
-        flat[name][elements(graph.buffers[name].layout, arrays[name].shape)] = arrays[name]
+        flat[name][elements(over.buffers[name].layout, arrays[name].shape)] = arrays[name]
     when = SWEEP[order] if order < len(SWEEP) else "random"
-    launch(kernel.lowered, flat, planned=kernel.planned, order=when, seed=order)
+    launch(kernel.lowered, flat, planned=kernel.planned, order=when, seed=order,
+           spans={n: span(Layout.parse(graph.buffers[n].layout)) for n in flat})  # fmt: skip
     return {
-        w.buffer: flat[w.buffer][elements(w.layout, graph.buffers[w.buffer].value_type.shape)]
+        w.buffer: flat[w.buffer][
+            elements(over.buffers[w.buffer].layout, graph.buffers[w.buffer].value_type.shape)
+        ]
         for w in step.writes
     }
 

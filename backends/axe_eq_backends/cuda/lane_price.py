@@ -19,11 +19,14 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.schedules.tensors import Operand, begins_apart, leading
+from axe_eq_backends.cuda.schedules.tensors import Operand, begins_apart, leading, run_vector
 
 # Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
 # less than what a kernel of another kind costs more.
 APART = 0.03
+# What cells take longer where all CTAs fit a machine that the kernel before leaves unit by unit:
+# the root of the places over the CTAs, of so many at most (seven kernels of 2 to 5 us).
+MOST_CROWDED = 6.0
 SECTOR_BYTES, LINE_BYTES = 32, 128  # that memory gives at least, and of what caches have
 
 
@@ -105,7 +108,7 @@ class Tensors:
         *,
         blocks: int,
         warps: int,
-        resident: int,
+        resident: float,
         counts: Sequence[int],
         loss: float = 0.0,
         passes: Mapping[int, int] | None = None,
@@ -120,6 +123,8 @@ class Tensors:
         missed: float = 0.0,
         phases: bool = True,
         shifted: bool = False,
+        reads: float = 0.0,
+        follows: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -128,7 +133,7 @@ class Tensors:
             parameters: what it is written by.
             blocks: CTAs.
             warps: of a CTA.
-            resident: CTAs that a unit holds.
+            resident: CTAs that a unit holds, on the average of all units.
             counts: tiles along every dim: what does not vary along one is read for each.
             loss: part of its time that other parameters would save.
             passes: how often operands are swept, by number; 1 where it does not say.
@@ -146,6 +151,9 @@ class Tensors:
             phases: a CTA reads from memory first and from caches later; else all at once, and what
                 caches give again is on its way beside the rest.
             shifted: rows begin anywhere, so that some operands are read by two vectors for one.
+            reads: seconds of one CTA until it has read all; where it says, those that run together
+                read, compute and store at the same time.
+            follows: seconds until the next CTAs begin, beside `cta_s`.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
@@ -162,17 +170,23 @@ class Tensors:
         flops = self.flops * padded + turned * target.figure("turned_flops")
         vector = flops / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
-        asks = (
-            self._asked(counts, passes or {}, target, wide, along, lanes) * busiest if wide else 0.0
-        )
+        if not phases:  # units that are done first take more of few CTAs
+            busiest *= min(MOST_CROWDED, max(1.0, resident * units / blocks)) ** 0.5
+        asks = 0.0
+        if wide:
+            asks = self._asked(counts, passes or {}, target, wide, along, lanes, shifted) * busiest
         begin = target.figure("begin_cta_s") * max(1.0, warps / target.figure("begin_warps"))
         first = begin * min(blocks, units * resident) * target.figure("first_ctas")
         floor = floor_s(target, self._once[0]) + first
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
-            follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
-            waits = max(waits, one * follow, shared * blocks / units)
+            if reads:
+                runs = ceil(blocks / (units * resident))
+                waits = max(waits, (one - own + max(own, reads) + follows) * (runs - 1) + reads)
+            else:
+                follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
+                waits = max(waits, one * follow, shared * blocks / units)
         waits = max(waits, blocks * begin)
         power = target.figure("lanes_power")
         # These hide each other, but not whole.
@@ -188,6 +202,15 @@ class Tensors:
         if asks:
             costs["asks_s"] = asks
         return Candidate(parameters, time_s, costs)
+
+    def ends(self, target: Target, wide: int) -> float:
+        """Seconds of a CTA for the ends of rows that begin anywhere, read by vectors so wide.
+
+        Every operand that is taken out of two vectors has ends of its own.
+        """
+        led = leading(self.operands, self.outputs)
+        apart = sum(begins_apart(o, led, wide) for o in self.operands if not o.counts)
+        return target.figure("row_ends_s") * (1 + apart) if wide else 0.0
 
     def answer(self, target: Target, n_bytes: float) -> float:
         """Seconds in which a unit that asks for so many bytes at once has them."""
@@ -288,6 +311,7 @@ class Tensors:
         wide: int,
         along: int,
         lanes: int,
+        shifted: bool,
     ) -> float:
         """Seconds in which a unit's warps ask for all that they read and store, one by one."""
         total = 0.0
@@ -299,9 +323,10 @@ class Tensors:
             step, run = abs(o.strides[along]), lanes * wide * DTYPES[o.dtype].itemsize
             runs = LANES / lanes if step else 1.0
             lines = min(LANES, runs * max(1.0, run * step / LINE_BYTES))
-            more = 1 + target.figure("ask_line") * (lines - 1)
+            more = 1 + target.figure("ask_line_apart" if step > 1 else "ask_line") * (lines - 1)
             longest = max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize
-            of_one = LANES * (min(wide, longest) if step == 1 else 1)
+            held = 1 if step != 1 else longest if shifted else run_vector([o], along)
+            of_one = LANES * min(wide, longest, held)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")
 

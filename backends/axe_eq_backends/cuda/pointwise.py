@@ -50,6 +50,8 @@ from axe_eq_backends.cuda.schedules.transpose import (
     turn,
 )
 
+PAGE_BYTES = 2048  # rows so far apart share channels of memory
+TURN_REGISTERS = 10  # of a thread that turns a block, beside it
 # Elements of a dim that reads or writes along it continue; sectors are of 32 bytes.
 WORTH_TURNING = 8
 
@@ -154,8 +156,9 @@ class Maps:
                     reread=t.scattered(last) * target.figure("scattered"),
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops), wide=wide, phases=False,
-                    shifted=self.shifted,
+                    chain=chained(target, held, flops) + t.ends(target, run if self.shifted else 0),
+                    wide=wide, phases=False, shifted=self.shifted,
+                    padded=prod(s * n for s, n in zip(sizes, counts, strict=True)) / prod(t.shape),
                 )
             )  # fmt: skip
         return found
@@ -187,22 +190,29 @@ class Turns:
         flops = sum(map(cell_flops, self.cells))
         held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
         asks = prod(t.shape) * len(tensors) / LANES / target.n_units
+        size = sum(DTYPES[o.dtype].itemsize for o in t.operands if not o.counts)
         one_by_one = asks * target.figure("ask_s") if side == 1 else 0.0
         for reading, writing, lanes in product(*sizes) if side > 1 else [(*SMALL, LANES)]:
             warps = reading, writing
             tile = tile_of(side, warps, lanes)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
-            taken = registers(tensors, held) + OTHER_REGISTERS
+            resident = residents(target, n_warps, registers(tensors, held) + TURN_REGISTERS)
+            covered = prod(s * n for s, n in zip(tile, counts[-2:], strict=True))
             loss = self._short(target, tile, side, lanes)
+            if side > 1:
+                # Units that are done first take what they hold, where all of it is little too.
+                flying = (resident if prod(counts) > target.n_units else 1) * prod(tile) * size
+                beyond = max(0.0, flying / target.figure("turned_bytes") - 1)
+                idle = covered / prod(t.shape[-2:]) - 1
+                loss += target.figure("turned_apart") * beyond + target.figure("turned_idle") * idle
             found.append(
                 t.candidate(
                     target,
                     {"turn_reading": reading, "turn_writing": writing, "turn_lanes": lanes,
                      "vector": side},
                     blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
-                    warps=n_warps, resident=residents(target, n_warps, taken), loss=loss,
-                    waits=one_by_one,
+                    warps=n_warps, resident=resident, loss=loss, waits=one_by_one,
                 )
             )  # fmt: skip
         return found
@@ -214,10 +224,16 @@ class Turns:
         """
         t = self.tensors
         read, written = (min(DTYPES[o.dtype].itemsize for o in x) for x in (t.operands, t.outputs))
+        runs = {"read": tile[0] * read, "written": tile[1] * written,
+                "of_warp": side * lanes * written}  # fmt: skip
         loss = 0.0
         if side > 1:
-            of_warp = side * LANES // lanes * read
-            loss = target.figure("short_run") * max(0.0, log2(LINE_BYTES / of_warp))
+            read_at_once = side * LANES // lanes * read
+            for name, run, most in (
+                ("read", read_at_once, LINE_BYTES), ("written", runs["of_warp"], LINE_BYTES),
+                ("tile", runs["read"], 2 * LINE_BYTES),
+            ):  # fmt: skip
+                loss += target.figure(f"short_run.{name}") * max(0.0, log2(most / run))
         apart = (
             stride * DTYPES[o.dtype].itemsize
             for o in (*t.operands, *t.outputs)
@@ -227,8 +243,10 @@ class Turns:
         inside = 1 - gcd(SECTOR_BYTES, *apart) / SECTOR_BYTES
         if side == 1:
             return inside * target.figure("split_sector.elements")
-        runs = {"read": tile[0] * read, "written": tile[1] * written,
-                "of_warp": side * lanes * written}  # fmt: skip
+        # Rows whole pages apart are in few channels of memory: long runs of few rows are read best.
+        along = {s * DTYPES[o.dtype].itemsize for o in t.operands for s in o.strides if s > 1}
+        if along and all(s % PAGE_BYTES == 0 for s in along):
+            loss += target.figure("short_run.paged") * max(0.0, log2(4 * LINE_BYTES / runs["read"]))
         parts = (target.figure(f"split_sector.{n}") / run for n, run in runs.items())
         return loss + inside * SECTOR_BYTES * sum(parts)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import product
-from math import log2, prod
+from math import ceil, gcd, log2, prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, substituted, used
@@ -41,7 +41,13 @@ from axe_eq_backends.cuda.schedules.rows import (
     vectors_of,
     warps_of,
 )
-from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, registers_of_sweep, sweep, sweeps_of
+from axe_eq_backends.cuda.schedules.sweeps import (
+    SweepTiling,
+    registers_of_sweep,
+    stays_in_memory,
+    sweep,
+    sweeps_of,
+)
 from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
@@ -55,8 +61,10 @@ from axe_eq_backends.cuda.schedules.tensors import (
 )
 
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
+# Loss where caches give rows again that are swept: softmax of 64, 192 and 512 long rows.
+SWEPT_AGAIN = 0.06
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
-SHORT = 0.07
+SHORT = 0.1
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
@@ -74,10 +82,14 @@ def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
     fast = contiguous_last(problem)
     ways: list[Rows | Sweeps | Maps] = []
     tensors = _tensors(problem, names.buffers)
-    for shifted in (False, True) if fast and _unaligned(problem) else (False,):
+    apart = bool(fast) and _unaligned(problem)
+    for shifted in (False, True) if apart else (False,):
         if problem.reduced == 1 and fast:
             ways.append(Rows(problem, tensors, shifted))
-        ways.append(Sweeps(problem, tensors, fast, not cone.rounds, shifted))
+        swept = Sweeps(problem, tensors, fast, not cone.rounds, shifted)
+        ways.append(swept)
+        if problem.reduced == 1 and shifted == apart:
+            ways.append(replace(swept, kept=True))
     if prod(read.shape[-read.reduced :]) <= UNROLLED:
         ways += _unrolled(read, names)
     return ways, names.buffers
@@ -292,11 +304,6 @@ def _marked(parameters: Mapping[str, int], shifted: bool) -> Mapping[str, int]:
     return {**parameters, "shifted": 1} if shifted else parameters
 
 
-def _ends(target: Target, shifted: bool) -> float:
-    """Seconds that a CTA takes for the ends of a row that begins anywhere."""
-    return target.figure("row_ends_s") if shifted else 0.0
-
-
 def _vector(target: Target, tensors: Sequence[Operand], dim: int, shifted: bool) -> int:
     """Elements of a vector along a dim, of rows that begin aligned or anywhere."""
     if shifted:
@@ -322,6 +329,7 @@ class Rows:
         p, found = self.problem, list[Candidate]()
         enough, taken = registers_of(p)
         rows, columns = prod(p.shape[:-1]), p.shape[-1]
+        rows_read = [o for o in p.operands if stays_in_memory(o)]
         own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
         vector = _vector(target, [*p.operands, *p.stored], len(p.shape) - 1, self.shifted)
         ahead = vector - 1 if self.shifted else 0
@@ -332,17 +340,25 @@ class Rows:
             if enough(held) > room_for(threads) or (self.shifted and down > 1):
                 continue
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
+            # More CTAs than keep memory busy have fewer registers, and reads on their way, each.
+            n_bytes = WARP * warps * held * sum(DTYPES[o.dtype].itemsize for o in rows_read)
+            resident = min(
+                residents(target, warps, enough(held)),
+                ceil(target.figure("rows_on_their_way") / max(1, n_bytes)),
+            )
             found.append(
                 self.tensors.candidate(
                     target,
                     _marked(
-                        {"row_threads": threads, "vector": vector,
-                         "resident": residents(target, warps, enough(held))}, self.shifted
+                        {"row_threads": threads, "vector": vector, "resident": resident},
+                        self.shifted,
                     ),
                     blocks=prod(counts), counts=counts,
                     reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     warps=warps, resident=residents(target, warps, taken(held)),
-                    chain=chained(target, held, own) + exchanges * exchanging(target, threads),
+                    chain=chained(target, held, own)
+                    + exchanges * exchanging(target, threads)
+                    + self.tensors.ends(target, vector if self.shifted else 0),
                     wide=vector, lanes=min(threads, WARP),
                 )
             )  # fmt: skip
@@ -356,19 +372,23 @@ class Rows:
 
 @dataclass(frozen=True)
 class Sweeps:
-    """Sweeps over chunks of the last kept and the last reduced dim."""
+    """Sweeps over chunks of the last kept and the last reduced dim.
+
+    With `kept` what several sweeps read stays in shared memory, of a CTA or of a cluster's CTAs.
+    """
 
     problem: Problem
     tensors: Tensors
     fast: int
     online: bool
     shifted: bool = False
+    kept: bool = False
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
         names = {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"}
-        return _named(names, self.shifted)
+        return _named(names | {"cluster"} if self.kept else names, self.shifted)
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
@@ -379,25 +399,48 @@ class Sweeps:
         tensors = [*(self._read or p.operands), *stored]
         if not (vector := _vector(target, tensors, along, self.shifted)):
             return []
+        if self.kept and p.shape[-1] < min(target.sizes("sweep_kept")):
+            return []
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
-            for threads in self._threads(target, WARP * warps, most, vector):
+            for threads, cluster in product(
+                self._threads(target, WARP * warps, most, vector), self._clusters(target)
+            ):
                 if self.shifted and threads < WARP * warps:
                     continue
-                fits = SweepTiling(warps, self.fast, vector, threads, 1, self.shifted)
+                fits = SweepTiling(
+                    warps, self.fast, vector, threads, 1, self.shifted, cluster, self.kept
+                )
                 whole = fits.steps(p.shape[-p.reduced :])
                 sizes = {min(n, power_of_two_from(whole)) for n in target.sizes("sweep_vectors")}
+                if self.kept:  # reads of one vector at a time leave memory idle
+                    sizes.discard(1)
                 held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
                 for vectors in sorted(sizes | held):
                     tiling = replace(fits, vectors=vectors)
                     steps = tiling.steps(p.shape[-p.reduced :])
                     stays = steps == 1 and max(self._passes.values(), default=1) > 1
                     rescaled = steps > 1 and self._rescales
-                    given = p.operands, p.reductions, tiling, rescaled, stays
+                    given = p.operands, p.reductions, tiling, rescaled, stays, p.reduced
                     room = min(REGISTERS // (WARP * warps), MOST_REGISTERS)
-                    if (registers := registers_of_sweep(*given)) <= room or vectors == 1:
-                        found.append(self._candidate(target, tiling, min(registers, room)))
+                    if (registers := registers_of_sweep(*given)) > room and vectors > 1:
+                        continue
+                    n_bytes = self._kept_bytes(tiling) if steps > 1 else 0
+                    keeps = bool(n_bytes) or cluster > 1
+                    if keeps == self.kept and n_bytes <= target.memory("smem").n_bytes:
+                        found.append(self._candidate(target, tiling, min(registers, room), n_bytes))
         return found
+
+    def _clusters(self, target: Target) -> tuple[int, ...]:
+        """CTAs that may have a part of every row each."""
+        return target.sizes("sweep_cluster") if self.kept else (1,)
+
+    def _kept_bytes(self, tiling: SweepTiling) -> int:
+        """Bytes of a CTA's shared memory for what several sweeps read."""
+        p, again = self.problem, {n for n, times in self._passes.items() if times > 1}
+        held = [o for n, o in enumerate(p.operands) if n in again and stays_in_memory(o)]
+        places = prod(tiling.tile) * tiling.tiles(p.shape[-1]) if self.kept else 0
+        return places * sum(DTYPES[o.dtype].itemsize for o in held)
 
     def _threads(self, target: Target, most: int, enough: int, vector: int) -> list[int]:
         """Threads along what is contiguous: with as much of it as memory gives at least."""
@@ -406,28 +449,38 @@ class Sweeps:
             return sizes[-2:]
         return [n for n in sizes if n * vector * self._least >= SECTOR_BYTES] or sizes[-1:]
 
-    def _candidate(self, target: Target, tiling: SweepTiling, registers: int) -> Candidate:
+    def _candidate(
+        self, target: Target, tiling: SweepTiling, registers: int, kept_bytes: int
+    ) -> Candidate:
         """What a tiling costs: CTAs wait for every chunk, and for each other at the end."""
         p, kept = self.problem, len(self.problem.shape) - self.problem.reduced - 1
         rows, columns = tiling.tile
         counts = (*p.shape[:kept], -(-p.shape[kept] // rows), *(1 for _ in range(p.reduced)))
-        steps, blocks = tiling.steps(p.shape[-p.reduced :]), prod(counts)
-        passes = {n: 1 if steps == 1 else times for n, times in self._passes.items()}
+        steps, blocks = tiling.steps(p.shape[-p.reduced :]), prod(counts) * tiling.cluster
+        once = {
+            n for n, o in enumerate(p.operands)
+            if steps == 1 or (self.kept and stays_in_memory(o))
+        }  # fmt: skip
+        passes = {n: 1 if n in once else times for n, times in self._passes.items()}
         resident = residents(target, tiling.warps, registers)
+        if kept_bytes:
+            taken = kept_bytes + target.limits["smem_reserved_per_cta"]
+            resident = min(resident, max(1, target.limits["smem_per_unit"] // taken))
         together = min(resident, -(-blocks // target.n_units))
-        elements = min(rows, p.shape[kept]) * prod(p.shape[-p.reduced :]) / steps
+        elements = min(rows, p.shape[kept]) * prod(p.shape[-p.reduced :]) / steps / tiling.cluster
         n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
         chunk = self.tensors.answer(target, together * n_bytes)
         sweeps = max(passes.values(), default=1)
         online = self.online and steps > 1
-        ends = target.figure("exchange_s") * len(
-            sweeps_of(len(p.operands), p.reductions, online)[0]
-        )
+        met = len(sweeps_of(len(p.operands), p.reductions, online)[0])
+        merge = tiling.warps * target.figure("merge_warp_s")
+        ends = met * (target.figure("exchange_s") + merge)
         padded = rows * counts[kept] / p.shape[kept]
-        padded *= steps * columns * tiling.vectors / prod(p.shape[kept + 1 :])
+        padded *= steps * columns * tiling.vectors * tiling.cluster / prod(p.shape[kept + 1 :])
         parameters = _marked({
             "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
             "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
+            **({"cluster": tiling.cluster} if self.kept else {}),
         }, self.shifted)  # fmt: skip
         # Rows that are read again are found in the L2 only where all that are on their way fit.
         flying = min(blocks, resident * target.n_units) * elements * steps
@@ -436,29 +489,46 @@ class Sweeps:
         beyond = flying / target.limits["l2_bytes"] - target.figure("swept_in_cache")
         missed = min(1.0, max(0.0, beyond / target.figure("swept_beyond_cache")))
         loss = self._short(tiling) + SWEPT + target.figure("swept_apart") * missed
+        loss += SWEPT_AGAIN if again and self.fast else 0.0
         said = partial(
             self.tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
             resident=resident, counts=counts, passes=passes, padded=padded, loss=loss,
             missed=missed, wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
             lanes=min(tiling.threads, WARP), shifted=self.shifted,
         )  # fmt: skip
-        aside = _ends(target, self.shifted)
-        if steps == 1:  # as rows in registers
-            own = self.tensors.flops / prod(p.shape)
-            chain = chained(target, tiling.vectors * tiling.wide, own) + aside
+        aside = self.tensors.ends(target, tiling.wide if self.shifted else 0)
+        if steps == 1 or self.kept:  # as rows in registers
+            own, held = self.tensors.flops / prod(p.shape), tiling.vectors * tiling.wide * steps
+            chain = chained(target, held, own) + aside
             sharing = tiling.threads if self.fast else WARP * tiling.warps
             chain += len(p.reductions) * exchanging(target, sharing)
-            return said(chain=chain, shared=tiling.warps * target.figure("merge_warp_s"))
+            if not self.kept:
+                return said(chain=chain, shared=merge)
+            reads = steps * chunk
+            units = float(target.n_units)
+            if tiling.cluster > 1:
+                chain += (met + 1) * target.figure("cluster_meets_s")
+                units = target.figure(f"units_in_clusters.{tiling.cluster}")
+            follows = log2(tiling.cluster) * target.figure("cluster_follows_s")
+            chain += 0.0 if self.fast else met * merge
+            held_by_all = resident * units / target.n_units
+            return said(resident=held_by_all, chain=chain, reads=reads, follows=follows)
         waves = -(-blocks // (target.n_units * resident))
         return said(waits=waves * (steps * sweeps * chunk + ends + sweeps * aside))
 
     def _short(self, tiling: SweepTiling) -> float:
-        """The loss of reading less than whole lines of what is contiguous at a time."""
+        """The loss of reading less than whole lines of what is contiguous at a time.
+
+        Runs of rows that begin inside sectors end in parts of them.
+        """
         p = self.problem
         run = tiling.threads * tiling.wide
         if self.fast or run >= p.shape[-p.reduced - 1]:
             return 0.0
-        return SHORT * max(0.0, log2(LINE_BYTES / (run * self._least)))
+        lines = run * self._least / LINE_BYTES
+        steps = (s * DTYPES[o.dtype].itemsize for o in self._read for s in o.strides if s > 1)
+        inside = 1 - gcd(SECTOR_BYTES, *steps) / SECTOR_BYTES
+        return SHORT * (max(0.0, -log2(lines)) + inside / lines / 4)
 
     @cached_property
     def _read(self) -> list[Operand]:
@@ -493,5 +563,6 @@ class Sweeps:
         tiling = SweepTiling(
             parameters["sweep_warps"], self.fast, parameters["vector"],
             parameters["sweep_threads"], parameters["vectors"], self.shifted,
+            parameters.get("cluster", 1), self.kept,
         )  # fmt: skip
         return sweep(self.problem, tiling, name, self.online, parameters["resident"])

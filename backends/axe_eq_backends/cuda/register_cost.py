@@ -26,7 +26,14 @@ from axe_eq.schedule.summary import (
 )
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS
-from axe_eq_backends.cuda.cost import not_as_they_lie, not_strided, padded, roofline, tile_rows
+from axe_eq_backends.cuda.cost import (
+    not_as_they_lie,
+    not_strided,
+    padded,
+    roofline,
+    tile_rows,
+    waves,
+)
 from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
     MOST_BYTES,
@@ -41,6 +48,7 @@ from axe_eq_backends.cuda.schedules.products import (
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
 from axe_eq_backends.cuda.sides import as_matrices
+from axe_eq_backends.cuda.sizes import instructions
 
 
 def register_rows(target: Target, summary: Summary) -> list[Instr]:
@@ -112,6 +120,8 @@ class RegisterProducts:
         roofline(summary, target, columns, work / rate)
         paced, begin = _paced(summary, target, columns, row, rate), figure("register_begin_s")
         columns.time_s = np.maximum(columns.time_s, target.launch_s + paced) + begin
+        columns.time_s = columns.time_s + _of_cells(summary, target, columns)
+        columns.time_s = columns.time_s + _of_reads(summary, target, columns)
         columns.costs |= {"waits_s": paced, "latency_s": np.full(len(columns), begin)}
         largest = largest_tile(dtype)
         held = m * n * number
@@ -157,6 +167,32 @@ def _paced(summary: Summary, target: Target, columns: Columns, row: Instr, rate:
     threads = chosen["warps"] * WARP
     ones = one_by_one * k / threads * figure("read_one_s") * np.ceil(run / 4)
     return np.asarray(steps * np.maximum(each * k * (run + figure("lone")), ones))
+
+
+def _of_cells(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Seconds of computing factors, which those that multiply do before: what lanes issue.
+
+    A step's instructions are written out, so the first ones are read from cold caches.
+    """
+    if not summary.staged:
+        return np.zeros(len(columns))
+    chosen = columns.extra
+    issue = columns.costs["vector_s"] * waves(summary, target, columns)
+    one = issue / (blocks(summary, columns) * np.ceil(summary.extent("k") / chosen["k"]))
+    written = one * target.vector_flops_per_s / (chosen["warps"] * WARP)
+    cold = instructions(written) * target.figure("cold_instruction_s")
+    return np.asarray(2 * instructions(issue) + cold)
+
+
+def _of_reads(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Seconds of reading what results take whole, as in products from tile memory."""
+    chosen, figure = columns.extra, target.figure
+    words = sum(a.itemsize for a in summary.loads if _reaches_tile(a)) / WORD
+    held = chosen["m"] * chosen["n"] / (chosen["warps"] * WARP) * words
+    of_unit = blocks(summary, columns) / target.n_units
+    turns = np.ceil(of_unit / _resident(summary, target, columns))
+    each = figure("read_panel_s") + held * figure("read_word_s")
+    return np.asarray(turns * each if words else np.zeros(len(columns)))
 
 
 def _factors(summary: Summary) -> list[Access]:

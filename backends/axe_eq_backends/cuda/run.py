@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.program.types import Array
-from axe_eq.run.arrays import on_device
+from axe_eq.run.arrays import Address, on_device
 from axe_eq_backends.cuda import driver
 from axe_eq_backends.cuda.arrays import (
     DeviceArray,
@@ -161,11 +161,11 @@ class Program:
         made = self._made(library, into)
         for copy in copies:
             copy.run()
-        there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
+        there.run((*given, *(_pointer(library, a) for a in made)), library.stream())
         library.finish()
         if isinstance(library, Torch):
             self.quick = _torch_quick(there, library, given[len(self.code.inputs) :])
-        return self._results(arrays, [library.handed(a) for a in made])
+        return self._results(arrays, [_handed(library, a) for a in made])
 
     def bind(
         self, arrays: Sequence[Any], into: Sequence[Any] = ()
@@ -181,11 +181,11 @@ class Program:
         """
         library, there, given, copies = self._given(arrays)
         made = self._made(library, into)
-        pointers = (*given, *(library.read(a).pointer for a in made))
+        pointers = (*given, *(_pointer(library, a) for a in made))
         launch = there.prepared(pointers, library, (arrays, made, copies))
         if copies:
             launch = _after(copies, launch)
-        return launch, self._results(arrays, [library.handed(a) for a in made])
+        return launch, self._results(arrays, [_handed(library, a) for a in made])
 
     def parts(self, arrays: Sequence[Any]) -> list[tuple[str, Callable[[], None]]]:
         """Every kernel of a call on these arrays by name, prepared alone: to measure them.
@@ -207,13 +207,16 @@ class Program:
         """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
-        first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
+        first = next((i for i, a in enumerate(arrays[:n]) if on_device(a)), 0)
         library = library_of(arrays[first])
         # An array of another library is met through DLPack, which orders the streams of the two.
         other = Dlpack(library.device, stream=library.stream)
         where = f"device {library.device}, where {names[first]!r} lies"
         found, copies = list[int](), list[Copy]()
         for name, array in zip(names[:n], arrays[:n], strict=True):
+            if isinstance(array, Address):  # whoever gives one knows what lies there
+                found.append(array.pointer)
+                continue
             if not on_device(array):
                 raise ArgumentError(f"argument {name!r}", "lies in host memory", where)
             own = library_of(array)
@@ -241,6 +244,16 @@ class Program:
         known = dict(zip([*self.code.inputs, *self.code.constants], arrays, strict=True))
         known |= zip(self.code.made, made, strict=True)
         return [known[name] for name in self.code.outputs]
+
+
+def _pointer(library: Library, array: Any) -> int:
+    """Where a result is stored."""
+    return array.pointer if isinstance(array, Address) else library.read(array).pointer
+
+
+def _handed(library: Library, array: Any) -> Any:
+    """A result as the caller gets it."""
+    return array if isinstance(array, Address) else library.handed(array)
 
 
 def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Quick:
@@ -277,7 +290,8 @@ def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Q
         goals = code.wanted(into) if into else nowhere
         made = [make() if a is None else a for make, a in zip(makes, goals, strict=True)]
         try:
-            run((*pointers, *constants, *[a.data_ptr() for a in made]), stream())
+            goals = [a.pointer if isinstance(a, Address) else a.data_ptr() for a in made]
+            run((*pointers, *constants, *goals), stream())
         except ArgumentError:  # one begins where kernels cannot read it
             return None
         if is_made:

@@ -78,8 +78,9 @@ _CHOICES = {
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
     "product_waves": (1, 2),  # that tiles of as few columns as can be fill
-    "product_cluster": (1, 2),
+    "product_cluster": (1, 2, 4, 8),
     "product_split": (1, 2, 3, 4, 6, 8),
+    "product_rest": (2,),  # of tiles that fill no wave; clusters of more leave units out
     # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
     # with large parts of a tile measured better than eight.
     "register_sides": (16, 32, 64, 128),
@@ -96,10 +97,12 @@ _CHOICES = {
     "sweep_threads": _powers(1024),  # along what is contiguous
     "sweep_warps": (4, 8, 16, 32),
     "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
+    "sweep_cluster": (1, 2, 4, 8),  # CTAs of a part of every row, or one that keeps rows
+    "sweep_kept": (4096,),  # elements of rows that shared memory keeps or a cluster has, at least
     "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
-    "turn_reading": (1, 2),  # warps along the dim that is read
+    "turn_reading": (1, 2, 4),  # warps along the dim that is read
     "turn_writing": (1, 2, 4, 8),
     "turn_lanes": (4, 8, 16),  # of a warp along the dim that is written
     "scan_threads": _powers(1024),  # along the scanned dim
@@ -123,16 +126,26 @@ _FIGURES = {
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
     "ask_s": 2.2e-9,
-    # As much more for every line of 128 bytes beyond the first that one of them asks for: pooling
-    # of f16[8,96,112,112] by vectors of 2, 4 and 8.
+    # As much more for every line of 128 bytes beyond the first that one of them asks for, and where
+    # its elements lie apart: pooling of f16[8,96,112,112] by vectors of 2, 4 and 8.
     "ask_line": 0.1,
-    # Loss of a relayout per halving of what a warp reads at once below a line; and where rows begin
-    # inside sectors, of a sector over what a tile reads of a row, what it writes of one, and what a
-    # warp writes of one: 50 tiles of eight turns, within 25 % (2026-11-27).
-    "short_run": 0.04,
+    "ask_line_apart": 0.22,
+    # Loss of a relayout per halving of what a warp reads at once below a line, of what it writes,
+    # and of what a tile reads of a row below two lines, and below four where rows are whole pages
+    # apart; of more bytes on their way to a unit than
+    # these; of idle threads past an end. Where rows begin inside sectors, of a sector over what a
+    # tile reads of a row, what it writes of one, and what a warp writes of one. 700 tiles of ten
+    # turns (2026-11-27), mean of the log of time over estimate 0.08.
+    "short_run.read": 0.025,
+    "short_run.written": 0.037,
+    "short_run.tile": 0.032,
+    "short_run.paged": 0.06,
+    "turned_bytes": 64 << 10,
+    "turned_apart": 0.12,
+    "turned_idle": 0.085,
     "split_sector.read": 0.1,
     "split_sector.written": 0.3,
-    "split_sector.of_warp": 0.65,
+    "split_sector.of_warp": 0.4,
     "split_sector.elements": 0.4,
     # What a layout of inputs and outputs has to save: about a launch. Of 76 drawn programs that it
     # was to save more, 25 of 30 were faster, by 1.83; of those below 27 of 46 (2026-11-27).
@@ -147,7 +160,7 @@ _FIGURES = {
     "operation_s": 1.3e-9,
     # Operations that take an element out of two vectors, and what the ends of a row that begins
     # anywhere are to a CTA.
-    "turned_flops": 3.0,
+    "turned_flops": 8.0,
     "row_ends_s": 0.3e-6,
     "element_s": 0.003e-6,
     # Seconds of a CTA beside what it computes, until the next one has begun in its place.
@@ -165,6 +178,13 @@ _FIGURES = {
     "exchange_s": 0.01e-6,
     "exchange_warp_s": 0.016e-6,
     "shuffle_s": 0.007e-6,
+    # Bytes of rows on their way to a unit that more CTAs are not asked for: norms of 2880 to 5120
+    # columns gain up to 64 KB, bounds of 3882 and 7486 lose from 96 KB on.
+    "rows_on_their_way": 72 << 10,
+    # Until the CTAs of a cluster that have parts of rows have met.
+    "cluster_meets_s": 0.4e-6,
+    # Per doubling of such a cluster, until the next one has begun in its place.
+    "cluster_follows_s": 0.5e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
     # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
     # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
@@ -216,12 +236,27 @@ _FIGURES = {
     "store_unit_bytes_per_s": 24e9,
     "store_panel_s": 0.17e-6,
     "cluster_begin_s": 0.5e-6,
+    # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
+    # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
+    # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
+    # share the rest of tiles. 500 tiles of 30 products (2026-11-27).
+    "lines_along_depth": 0.7,
+    "lines_along_side": 1.3,
+    "waves_exposed": 0.5,
+    "shared_rest": 0.05,
+    # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
+    # clusters of tiles of 64 and of 128 (2026-11-27).
+    "fill_bytes_per_s": 8e12,
     "add_sums_s": 0.8e-6,
     "add_sums_bytes_per_s": 40e9,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
-    # took 28 us beside their product (f16, 1000 x 6144 x 1536; 2026-11-27), 3.5e-9 each; less here,
-    # for no smaller kernel was measured.
-    "cold_instruction_s": 1.0e-9,
+    # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
+    # 1536; 2026-11-27), of which issue is 1.0e-9 each.
+    "cold_instruction_s": 0.55e-9,
+    # Until a panel of what a result reads whole is there, and for a register of it of each thread:
+    # x + y of 8192 x 256 x 128, 23 tiles (2026-11-27).
+    "read_panel_s": 0.3e-6,
+    "read_word_s": 19e-9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,
@@ -269,8 +304,9 @@ _FIGURES = {
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
 # all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
-# alone takes 2.3 us and as many bytes a second.
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True)
+# alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
+# of kernels take 3 to 5 us; kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6)
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",
@@ -304,6 +340,7 @@ h200 = Target(
         "waits_s": "own",
         "asks_s": "own",
         "latency_s": "own",
+        "link_s": "own",
         "blocks": "own",
     },
     completions=_COMPLETIONS,

@@ -19,6 +19,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
+    Access,
     Column,
     Columns,
     Reductions,
@@ -46,7 +47,7 @@ from axe_eq_backends.cuda.schedules.gemm import (
     column_words,
     tile_words,
 )
-from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, part_rows
+from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
 from axe_eq_backends.cuda.tile_table import (
@@ -63,6 +64,7 @@ from axe_eq_backends.cuda.tile_table import (
 
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
+MOST_BESIDE = 232  # registers of a thread, those of what it stores among them
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def _priced(sides: Matrices, target: Target) -> Columns:
     tiles = _tiles(_alone(summary), *named, Machine(target))
     columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
     roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
-    _pace(tiles, summary.cells, target, columns)
+    _pace(tiles, summary, target, columns)
     apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
     columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
     _check(sides, tiles, columns)
@@ -141,12 +143,12 @@ class Tiles(NamedTuple):
         table: the tiles.
         block, chosen: block sizes and parameters.
         matrix: seconds of the products, of all units together.
-        busiest: work of the busiest unit over the average, for matrix units and for cells.
+        busiest: work of the busiest unit over the average.
         waits: seconds that units wait for copies or multiply, one step after the other.
         stored: seconds in which those that multiply store.
         shared: seconds of the cache that all units share.
         begin, late: seconds until a unit multiplies, and for kernels that begin late.
-        rounds: tiles of the busiest unit.
+        parts: tiles that the busiest unit stores, or parts of their columns.
         wide: columns of a panel that is stored at once.
         smem: bytes of shared memory.
         lost, rejected: tiles that do not fit, and why, with their numbers.
@@ -156,13 +158,13 @@ class Tiles(NamedTuple):
     block: dict[str, Column]
     chosen: dict[str, Column]
     matrix: Column
-    busiest: tuple[Column, Column]
+    busiest: Column
     waits: Column
     stored: Column
     shared: Column
     begin: Column
     late: Column
-    rounds: Column
+    parts: Column
     wide: Column
     smem: Column
     lost: Mask
@@ -192,7 +194,7 @@ def _tiles(
     block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
     columns = Columns(block, chosen, table.names, exact=True)
     chosen["band"] = _band(sides, columns, target)
-    beside, slot = _beside_the_ring(sides, table, columns), _stage_bytes(sides, columns)
+    beside, slot = _beside_the_ring(sides, table, columns), _stage_bytes(sides, columns, target)
     chosen["stages"] = _deepest((target.memory("smem").n_bytes - beside) / slot, target)
     crossing = _smem_traffic(summary, target, columns)
     peak = table.rate * _of_forms(sides, columns, target)
@@ -202,20 +204,21 @@ def _tiles(
     matrix = flops(summary.products, summary, columns) / rate * wasted
     matrix = matrix * _losses(table, target, columns)
     burst = peak * figure("burst_over_rate") / crossing ** figure("burst_exponent")
-    split, n_blocks = chosen["split"], pieces(summary, columns) * _whole_clusters(sides, chosen)
+    split, rest = chosen["split"], chosen["rest"] > 0
+    n_blocks = pieces(summary, columns) * _whole_clusters(sides, chosen)
     of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
-    steps = np.ceil(np.ceil(prod(summary.products[0].reduced) / chosen["k"]) / split)
-    rounds = np.ceil(n_blocks / _units(target, split * of_cluster))
-    flowing = _stage_bytes(sides, columns, of="rows") / figure("tile_unit_bytes_per_s")
+    all_steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
+    steps = np.ceil(all_steps / split)
+    alone, rounds = _rounds(n_blocks, _units(target, split * of_cluster), chosen)
+    parts = alone * split + rounds  # of a tile's columns that a unit stores
+    flowing = _stage_bytes(sides, columns, target, of="rows") / figure("tile_unit_bytes_per_s")
     copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
     work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
     multiplied, power = work * target.n_units / burst, figure("overlap_power")
-    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
-    lines = _stage_bytes(sides, columns, of="lines", clusters=True)
+    step = _together(power, np.maximum(copied, flowing), multiplied)
+    waits = (alone * all_steps + rounds * steps) * step * (1 + rest * figure("shared_rest"))
+    lines = _stage_bytes(sides, columns, target, of="lines", clusters=True)
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
-    # A row's rate is what all units have power for: where some have nothing to do others have more.
-    busiest = waves(summary, target, columns)
-    idle = n_blocks < target.n_units
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
     own = chosen["n"] / split
@@ -226,16 +229,37 @@ def _tiles(
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
     added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
     once = figure("product_begin_s")
-    begin = np.where(split > 1, (once + added) * rounds, once)  # tiles are one after the other
+    # Tiles that CTAs share are one after the other.
+    begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
+    # Clusters copy what lies past an operand's end, which is slower than what is there.
+    begin = begin + _past_the_end(sides, columns) * all_steps * n_blocks / figure(
+        "fill_bytes_per_s"
+    )
     late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
     smem, columns.time_s = slot * chosen["stages"] + beside, np.zeros(len(columns))
+    unfit = (rounds != 1) | (len(summary.products) > 1)
+    columns.reject(rest & unfit, "tiles that fill waves, or more parts of the others than units")
+    room = slot * chosen["stages"]
+    columns.reject(rest & (sums > room), "sums that exceed the place of operands")
     _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
-        table, block, chosen, matrix, (np.where(idle, 1.0, busiest), busiest), waits,
-        rounds * (stored + panels * figure("store_panel_s")), n_blocks * steps * lines / per_s,
-        begin, late, rounds, wide, smem, np.isinf(columns.time_s), columns.rejected,
+        table, block, chosen, matrix, waves(summary, target, columns), waits,
+        parts * (stored + panels * figure("store_panel_s")),
+        n_blocks * np.where(rest, all_steps, steps) * lines / per_s,
+        begin, late, parts, wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
+
+
+def _rounds(n_blocks: Column, units: Column, chosen: Mapping[str, Column]) -> tuple[Column, Column]:
+    """Tiles that the busiest unit has alone where it shares the rest, and those that it shares.
+
+    Where nothing or every tile is shared they are all of the second kind.
+    """
+    rest = chosen["rest"] > 0
+    alone = np.where(rest, np.floor(n_blocks / units), 0.0)
+    left = n_blocks - alone * units
+    return alone, np.ceil(left * np.where(rest, chosen["split"], 1.0) / units)
 
 
 def _of_clusters(columns: Columns) -> Columns:
@@ -282,7 +306,9 @@ def _in_step(target: Target, columns: Columns) -> Column:
 
 def _losses(table: Table, target: Target, columns: Columns) -> Column:
     """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
-    part, figure = columns.extra["staging"] / table.panels, target.figure
+    chosen, figure = columns.extra, target.figure
+    part = chosen["staging"] / table.panels
+    part = part / np.where(chosen["rest"] > 0, chosen["split"], 1)
     in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
     return (
         1
@@ -290,11 +316,12 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         + figure("few_stages") / (columns.extra["stages"] - 1)
         + _in_step(target, columns)
         - 1
+        + (chosen["rest"] > 0) * figure("shared_rest")
         + np.where(part < 1, in_turns, 0.0)
     )
 
 
-def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
+def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
     Units that wait, the cache that they share and main memory: none of these hides the others
@@ -302,7 +329,7 @@ def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
 
     Args:
         tiles: those of the product.
-        cells: operations of an element of the result.
+        summary: the product and what follows it.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
@@ -310,11 +337,16 @@ def _pace(tiles: Tiles, cells: float, target: Target, columns: Columns) -> None:
     power = figure("overlap_power")
     read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    computed = np.maximum(matrix * tiles.busiest[0], vector * tiles.busiest[1])
+    # A row's rate is what all units have power for: where some have nothing to do others have more,
+    # and all of it where they are few.
+    idle = np.where(costs["blocks"] < target.n_units, 0.0, figure("waves_exposed"))
+    matrix = matrix * (1 + idle * (tiles.busiest - 1))
+    computed = np.maximum(matrix, vector * tiles.busiest)
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
     paced = _together(power, tiles.waits + tiles.stored, tiles.shared, read)
     columns.time_s = target.launch_s + np.maximum(computed, paced) + tiles.begin + tiles.late
-    columns.time_s = columns.time_s + _of_cells(tiles, cells, target)
+    columns.time_s = columns.time_s + _of_cells(tiles, summary.cells, target)
+    columns.time_s = columns.time_s + _of_reads(tiles, summary, target)
     costs |= {"waits_s": tiles.waits, "latency_s": tiles.begin}
     costs["memory_s"] = _together(power, tiles.shared, read)
 
@@ -328,7 +360,26 @@ def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
     threads = GROUP_THREADS * chosen["consumers"]
     written = instructions(chosen["m"] * chosen["n"] / chosen["split"] / threads * cells)
     issue = chosen["consumers"] * target.n_units * 2 * LANES_OF_UNIT / target.vector_flops_per_s
-    return np.asarray(written * (tiles.rounds * issue + target.figure("cold_instruction_s")))
+    # Tiles that are shared and those that are not have instructions of their own.
+    texts = np.where(chosen["rest"] > 0, chosen["split"] + 1, 1)
+    return np.asarray(written * (tiles.parts * issue + texts * target.figure("cold_instruction_s")))
+
+
+def _of_columns(access: Access, summary: Summary) -> bool:
+    """Whether what a result takes is another one for every column of a tile."""
+    return "q" in access.letters or (access.star > 1 and not summary.has("q"))
+
+
+def _of_reads(tiles: Tiles, summary: Summary, target: Target) -> Column:
+    """Seconds in which those that multiply read what results take whole: panel by panel."""
+    chosen, found = tiles.chosen, np.zeros(len(tiles.smem))
+    panels = np.ceil(chosen["n"] / chosen["split"] / tiles.wide)
+    for a in summary.loads:
+        if not a.feeds_product and "p" in a.letters and _of_columns(a, summary):
+            words = tile_words(chosen["m"] / chosen["consumers"], tiles.wide, a.itemsize)
+            each = target.figure("read_panel_s") + words * target.figure("read_word_s")
+            found = found + tiles.parts * panels * each
+    return found
 
 
 def _together(power: float, *parts: Column) -> Column:
@@ -344,12 +395,15 @@ def _whole_clusters(sides: Matrices, chosen: Mapping[str, Column]) -> Column:
     ))  # fmt: skip
 
 
-def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool = False) -> Column:
+def _stage_bytes(
+    sides: Matrices, columns: Columns, target: Target, of: str = "", clusters: bool = False
+) -> Column:
     """Bytes of a slot of the ring.
 
     Args:
         sides: the product.
         columns: its candidates.
+        target: the machine.
         of: "rows": those that are copied, each row of a box as if it were as long as a swizzle's
             widest, for copies take as long for shorter ones; "lines": those of the whole lines of
             memory that copies touch.
@@ -373,10 +427,27 @@ def _stage_bytes(sides: Matrices, columns: Columns, of: str = "", clusters: bool
                 n_bytes = n_bytes * PANEL_BYTES / wide
             elif of == "lines":
                 inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
-                n_bytes = n_bytes * (1 + inside * LINE_BYTES / wide)
+                more = target.figure(f"lines_along_{'side' if along_side(access) else 'depth'}")
+                n_bytes = n_bytes * (1 + more * inside * LINE_BYTES / wide)
             total = total + n_bytes
     ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
     return np.asarray(total / ctas)
+
+
+def _past_the_end(sides: Matrices, columns: Columns) -> Column:
+    """Bytes of a step past the ends of operands that a CTA of a cluster gets, on average.
+
+    Lone CTAs copy what is there of a last tile (`ragged`).
+    """
+    chosen, found = columns.extra, np.zeros(len(columns))
+    for access in sides.summary.loads:
+        if access.feeds_product and not along_side(access):
+            of, there = ("m", sides.there[0]) if "p" in access.letters else ("n", sides.there[1])
+            covered = np.ceil(there / chosen[of]) * chosen[of]
+            past = (covered - there) / covered * chosen[of] * chosen["k"] * access.itemsize
+            found = found + past
+    clustered = chosen["cluster_rows"] * chosen["cluster_cols"] > 1
+    return np.where(clustered, found, 0.0)
 
 
 def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
@@ -403,7 +474,7 @@ def _beside_the_ring(sides: Matrices, table: Table, columns: Columns) -> Column:
     """Bytes of shared memory that no operand takes: staged results, and sums that others fetch."""
     chosen = columns.extra
     sums = chosen["m"] * chosen["n"] * len(sides.summary.products) * DTYPES["f32"].itemsize
-    fetched = np.where(chosen["split"] > 1, sums, 0)
+    fetched = np.where((chosen["split"] > 1) & (chosen["rest"] == 0), sums, 0)
     return np.asarray(chosen["staging"] * table.panel_bytes + fetched + SMEM_SLACK)
 
 
@@ -424,12 +495,15 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
         fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
-        part = part_rows(not along_side(a) for a in fed)
-        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (part * n) > 0)
+        # Parts are of rows where the reduced dim is contiguous, else of that dim.
+        of_rows = not all(map(along_side, fed))
+        shared = [chosen["k"]] * any(map(along_side, fed)) + [chosen[other]] * of_rows
+        parts = sum(s % (PERIOD_ROWS * n) for s in shared)
+        lone = (np.ceil(there / chosen[of]) < n) | (parts > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
         # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
         last = sides.there[side == "rows"] % chosen[other]
-        beyond = (last > 0) & (last <= chosen[other] * (n - 1) / n)
+        beyond = of_rows & (last > 0) & (last <= chosen[other] * (n - 1) / n)
         columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
     steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
     columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
@@ -451,10 +525,12 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
     wide = np.maximum(tiles.wide, PANEL_BYTES // summary.stores[0].itemsize)
+    rows = chosen["m"] / chosen["consumers"]
+    fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
+    held = held + np.where(chosen["rest"] > 0, fetched, 0)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
-    beside = (a for a in summary.loads if not a.feeds_product and "q" in a.letters)
+    beside = (a for a in summary.loads if not a.feeds_product and _of_columns(a, summary))
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
-        rows = chosen["m"] / chosen["consumers"]
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words
     # Ranks take some too: 200 beside them spill, as compiled.
@@ -462,6 +538,11 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     columns.reject(
         held > MOST_HELD - np.where(clusters, OF_RANKS, 0),
         f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
+    )
+    results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
+    columns.reject(
+        accumulators / threads + results > MOST_BESIDE,
+        f"accumulators and a panel of results exceed {MOST_BESIDE} registers of a thread",
     )
     columns.reject(
         instructions(tile / threads * summary.cells) > MOST_INSTRUCTIONS,

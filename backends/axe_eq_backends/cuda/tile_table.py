@@ -19,13 +19,16 @@ from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
 from axe_eq.schedule.summary import Access, Column, grid_of
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cost import tile_rows
-from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES, CORE_COLS, PANEL_BYTES
+from axe_eq_backends.cuda.schedules.gemm import CORE_COLS, PANEL_BYTES
+from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices
 
 Mask = npt.NDArray[np.bool_]
+_SIDES = (1, 2, 4)  # of a cluster, in tiles
 MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
+WIDE_COLS, WIDE_ROWS = 384, 128  # of tiles that fit: their sums fit registers
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 
@@ -61,7 +64,11 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
             few = part <= 2 and cols <= MOST_FEW
             steps = [step, *(lcm(step, CORE_COLS * n) for n in splits if few)]
             wide = [-(-fitting // s) * s for s in steps]
-            found.update(dict.fromkeys((m, n) for n in wide if part and n <= MOST_COLS))
+            if fitting > MOST_COLS and m <= WIDE_ROWS:  # of two instructions' columns
+                wide.append(-(-fitting // (2 * step)) * 2 * step)
+            most = WIDE_COLS if m <= WIDE_ROWS else MOST_COLS
+            whole = [n for n in wide if n <= MOST_COLS or n % (2 * step) == 0]
+            found.update(dict.fromkeys((m, n) for n in whole if part and n <= most))
     return tuple(found)
 
 
@@ -90,6 +97,7 @@ def _table(
     tiles: tuple[tuple[int, int, int], ...],
     clusters: tuple[int, ...],
     splits: tuple[int, ...],
+    rests: tuple[int, ...],
     depth: int,
     itemsize: int,
     turned: bool,
@@ -101,12 +109,14 @@ def _table(
         tiles: rows and columns, and panels in shared memory at most.
         clusters: CTAs of one that share operands.
         splits: CTAs of one that take parts of a tile's steps.
+        rests: the same of tiles that fill no wave alone.
         depth: of a step.
         itemsize: bytes of an element of the result.
         turned: as in `Matrices`.
     """
-    ways = [w for n in clusters for w in dict.fromkeys(((n, 1, 1), (1, n, 1)))]
-    ways += [(1, 1, n) for n in splits if n > 1]
+    sides = sorted(product(_SIDES, repeat=2), key=lambda side: (prod(side), side[1]))
+    ways = [(rows, cols, 1, 0) for rows, cols in sides if rows * cols in clusters]
+    ways += [(1, 1, n, rest) for rest, some in enumerate((splits, rests)) for n in some if n > 1]
     at, tile, way = grid_of(range(len(rows)), range(len(tiles)), range(len(ways)))
     m, n, most = np.array(tiles, float)[tile.astype(int)].T
     names, rates, *steps = zip(*rows, strict=True)
@@ -123,6 +133,7 @@ def _table(
         "m": m, "n": n, "k": np.full(len(m), float(depth)),
         "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
         "cluster_cols": shared[:, 1], "split": shared[:, 2],
+        "rest": shared[:, 3],
         "turned": np.full(len(m), float(turned)),
     }  # fmt: skip
     uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
@@ -149,7 +160,7 @@ def offered(sides: Matrices, lines: bool, target: Target) -> Table:
         tiles += [(m, n, 1) for m, n in fitted(sides, target)]
     deepest = max(LEAST_DEPTH, power_of_two_from(prod(work.reduced)))
     depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
-    ways = (target.sizes(f"product_{name}") for name in ("cluster", "split"))
+    ways = (target.sizes(f"product_{name}") for name in ("cluster", "split", "rest"))
     return _table(
         tuple(rows), tuple(dict.fromkeys(tiles)), *ways, depth, store.itemsize, sides.turned
     )

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from axe_eq.errors import DeviceError, MissingPackage
+from axe_eq.run.arrays import Address
 from axe_eq_backends.mesh.torch_arrays import Moved, TorchArrays, again
 from axe_eq_backends.mesh.torch_ranks import ENVIRONMENT
+from axe_eq_backends.mesh.window import Window
 from axe_eq_backends.mesh.wires import Wire
 
 if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
     from axe_eq.mesh.rank import Rank
     from axe_eq.mesh.steps import ExchangeStep
 
 Rows = dict[tuple[int, int], tuple[int, int] | None]  # by sender and receiver, see `_rows`
+ALIGNED = 512  # bytes, of where a buffer that devices see begins
 EXTRA = 'pip install "axe-eq[peers]"'
 
 
@@ -37,8 +41,18 @@ class PeersSession:
         self._wires: WeakKeyDictionary[Any, list[Wire]] = WeakKeyDictionary()
         self._rows: WeakKeyDictionary[Any, Rows] = WeakKeyDictionary()
 
+    def windows(self, plan: MeshPlan) -> Turns:
+        """Memory for what kernels of a plan read and store on other devices.
+
+        Raises:
+            DeviceError: devices have no room for it.
+        """
+        return Turns(self, plan)
+
     def exchange(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
         """All messages of an exchange, begun; the bytes that every rank sends."""
+        if any(rank.plan.is_across(step) for rank in ranks[:1]):
+            return self._seen(step, ranks)
         if step not in self._wires:
             pairs = zip(self.arrays, ranks, strict=True)
             self._wires[step] = [Wire(arrays, step, rank) for arrays, rank in pairs]
@@ -90,6 +104,30 @@ class PeersSession:
                 rank.arriving[name] = partial(wire.arrays.do, finish)
         return [wire.sent for wire in wires]
 
+    def _seen(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
+        """An exchange that kernels carry: who reads it waits for all that others did before."""
+        event, current = self.torch.cuda.Event, self.torch.cuda.current_stream
+        for rank in ranks:
+            rank.reads(step)
+        ready = [event() for _ in ranks]
+
+        def record() -> None:
+            for device, one in enumerate(ready):
+                one.record(current(device))
+
+        self.arrays[0].do(record)
+        name = step.write.buffer
+        for n, rank in enumerate(ranks):
+            rank.memory[name] = rank.around(name)
+            others = [one for device, one in enumerate(ready) if device != n]
+
+            def wait(n: int = n, others: Sequence[Any] = others) -> None:
+                for one in others:
+                    current(n).wait_event(one)
+
+            rank.arriving[name] = partial(self.arrays[n].do, wait)
+        return list(step.messages.sent(len(ranks)))
+
     def _rows_of(
         self, wires: Sequence[Wire], src: int, dst: int, shape: tuple[int, int],
         reads: Sequence[Any], goal: Any, stream: Any,
@@ -102,9 +140,99 @@ class PeersSession:
             _pitch(here, shape), shape, stream,
         )  # fmt: skip
 
-    def again(self, run: Callable[[], Any], n_bytes: int) -> Callable[[], Any]:
+    def again(self, run: Callable[[], Any], plan: MeshPlan) -> Callable[[], Any]:
         """A call on memory of its own, see `axe_eq_backends.mesh.torch_arrays.again`."""
-        return again(self.arrays, run, n_bytes)
+        return again(self.arrays, run, plan.held_bytes, turns_of(plan))
+
+
+def turns_of(plan: MeshPlan) -> int:
+    """In how many windows calls of a plan are in turns.
+
+    Its results are the same arrays in all of them, so kernels must store them where that is said.
+    """
+    return 2 if plan.seen and set(plan.outputs) <= plan.computed else 1
+
+
+class Turns:
+    """Windows for calls of a plan one after the other.
+
+    Two calls in a row have other ones: when a call writes to what the one before the last used, all
+    devices have waited for each other since. Where there is one window, they wait after each call.
+    """
+
+    def __init__(self, session: PeersSession, plan: MeshPlan) -> None:
+        self._session, self._arrays = session, session.arrays
+        self._sights = [self._window(plan) for _ in range(turns_of(plan))]
+        self._last = [session.torch.cuda.Event() for _ in session.arrays]
+
+    def _window(self, plan: MeshPlan) -> list[Sight]:
+        places, n_bytes, copies = dict[str, int](), 0, self._session.copies
+        for name in sorted(plan.seen):
+            places[name] = n_bytes
+            size = plan.side(name).n_elements * plan.buffers[name].value_type.itemsize
+            n_bytes += -(-size // ALIGNED) * ALIGNED
+        window = Window(copies.cu, copies.contexts, n_bytes)
+        return [Sight(plan, a, r, window, places) for r, a in enumerate(self._arrays)]
+
+    def begin(self) -> list[Sight]:
+        """Every rank's sight in the next call, which follows the last on whatever streams it is."""
+        self._sights.append(self._sights.pop(0))
+        self._arrays[0].do(partial(self._follow, every=False))
+        return self._sights[-1]
+
+    def end(self) -> None:
+        """After the last step of a call."""
+        self._arrays[0].do(self._done)
+
+    def _follow(self, every: bool) -> None:
+        current = self._session.torch.cuda.current_stream
+        for device in range(len(self._last)):
+            for other, event in enumerate(self._last):
+                if every or other == device:
+                    current(device).wait_event(event)
+
+    def _done(self) -> None:
+        for device, event in enumerate(self._last):
+            event.record(self._session.torch.cuda.current_stream(device))
+        if len(self._sights) == 1:
+            self._follow(every=True)
+
+
+class Sight:
+    """A rank's sight of the memory of all devices, see `axe_eq.mesh.rank.Windows`.
+
+    Args:
+        plan: whose buffers they are.
+        arrays: of the rank's device.
+        rank: its number, which is its device's.
+        window: the memory of all devices.
+        places: buffer -> where it begins in each.
+    """
+
+    def __init__(
+        self, plan: MeshPlan, arrays: TorchArrays, rank: int, window: Window,
+        places: Mapping[str, int],
+    ) -> None:  # fmt: skip
+        self._own: dict[str, Any] = {}
+        self._seen: dict[str, Address] = {}
+        for name, at in places.items():
+            n, type_ = plan.side(name).n_elements, plan.buffers[name].value_type
+            raw = window.array(rank, at, n * type_.itemsize)
+            flat = arrays.torch.as_tensor(raw, device=arrays.device)
+            self._own[name] = flat.view(arrays.element(type_.dtype))
+        for b in plan.buffers.values():
+            if b.across:
+                device, place = plan.across(b.name).begins[rank]
+                at = places[b.within] + place * b.value_type.itemsize
+                self._seen[b.name] = Address(window.address(device, at), rank)
+
+    def own(self, name: str) -> Any:
+        """This rank's flat memory of a buffer that all devices see."""
+        return self._own[name]
+
+    def seen(self, name: str) -> Address:
+        """Where the kernels of this rank find a buffer that lies across devices."""
+        return self._seen[name]
 
 
 class _Finish:
@@ -160,7 +288,7 @@ class Copies:
     def __init__(self, driver: Any, n_devices: int) -> None:
         self.cu = driver
         handles = [self._done(driver.cuDeviceGet(d)) for d in range(n_devices)]
-        self._contexts = [self._done(driver.cuDevicePrimaryCtxRetain(h)) for h in handles]
+        self.contexts = [self._done(driver.cuDevicePrimaryCtxRetain(h)) for h in handles]
         for here in range(n_devices):
             for there in range(n_devices):
                 if here != there:
@@ -172,8 +300,8 @@ class Copies:
         if not self._done(cu.cuDeviceCanAccessPeer(handles[here], handles[there])):
             wrong = f"cannot read the memory of device {there}"
             raise DeviceError(f"device {here}", wrong, "devices joined by NVLink or one PCIe root")
-        self._done((*cu.cuCtxPushCurrent(self._contexts[here]), None))
-        (result,) = cu.cuCtxEnablePeerAccess(self._contexts[there], 0)
+        self._done((*cu.cuCtxPushCurrent(self.contexts[here]), None))
+        (result,) = cu.cuCtxEnablePeerAccess(self.contexts[there], 0)
         cu.cuCtxPopCurrent()
         if result != cu.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
             self._done((result, None))
@@ -187,7 +315,7 @@ class Copies:
 
     def dense(self, goal: Any, source: Any, stream: Any) -> None:
         """Copy a dense tensor to one of another device."""
-        to, of = self._contexts[goal.device.index], self._contexts[source.device.index]
+        to, of = self.contexts[goal.device.index], self.contexts[source.device.index]
         n = source.numel() * source.itemsize
         with self._at(of):
             returned = self.cu.cuMemcpyPeerAsync(
@@ -206,10 +334,10 @@ class Copies:
             self.dense(goal[to : to + n], source[begin : begin + n], stream)
             return
         cu = self.cu
-        here = self._contexts[source.device.index]
+        here = self.contexts[source.device.index]
         job = cu.CUDA_MEMCPY3D_PEER()
         job.srcMemoryType = job.dstMemoryType = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
-        job.srcContext, job.dstContext = here, self._contexts[goal.device.index]
+        job.srcContext, job.dstContext = here, self.contexts[goal.device.index]
         job.srcDevice, job.srcPitch = source.data_ptr() + begin * size, pitch * size
         job.dstDevice, job.dstPitch = goal.data_ptr() + to * size, to_pitch * size
         job.srcHeight = job.dstHeight = rows
@@ -240,6 +368,7 @@ class PeersTransport:
     name = "peers"
     on_device = True
     one_process = True
+    sees = True
 
     def open(self, n_ranks: int) -> PeersSession:
         """The session of all ranks.

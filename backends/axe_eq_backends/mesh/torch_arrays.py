@@ -115,6 +115,12 @@ class TorchArrays:
         self.do(partial(dense.copy_, array))
         return dense.reshape(-1)
 
+    def stored(self, array: Any, memory: Any) -> Any:
+        """A shard in flat memory, copied there in every call unless it lies there."""
+        if array.data_ptr() != memory.data_ptr():
+            self.do(partial(memory.view(array.shape).copy_, array))
+        return memory
+
     def zeros(self, n: int, dtype: str) -> Any:
         """Flat memory."""
         return self.torch.zeros(n, dtype=self.element(dtype), device=self.device)
@@ -233,7 +239,7 @@ Result = TypeVar("Result")
 
 
 def again(
-    every: Sequence[TorchArrays], run: Callable[[], Result], n_bytes: int
+    every: Sequence[TorchArrays], run: Callable[[], Result], n_bytes: int, turns: int = 1
 ) -> Callable[[], Result]:
     """A call that is made once, and from then on does the same work on the same memory.
 
@@ -244,24 +250,27 @@ def again(
         every: the arrays of all ranks of this process.
         run: the call.
         n_bytes: what all values of a rank take.
+        turns: that calls take with other memory between, see `axe_eq_backends.mesh.peers`.
     """
-    torch, tape = every[0].torch, list[Callable[[], None]]()
+    torch, tapes = every[0].torch, list[list[Callable[[], None]]]()
     if any(a.device.type != "cuda" for a in every):
         return run
-    if any(n_bytes > torch.cuda.mem_get_info(a.device)[0] // 2 for a in every):
+    if any(turns * n_bytes > torch.cuda.mem_get_info(a.device)[0] // 2 for a in every):
         return run
     made: list[Result] = []
 
     def call() -> Result:
-        if made:
-            for action in tape:
+        if len(tapes) == turns:
+            tapes.append(tapes.pop(0))
+            for action in tapes[-1]:
                 action()
             return made[0]
-        tape.clear()
+        tape = list[Callable[[], None]]()
         for arrays in every:
             arrays.tape = tape
         try:
             made.append(run())
+            tapes.append(tape)
         finally:
             for arrays in every:
                 arrays.tape = None

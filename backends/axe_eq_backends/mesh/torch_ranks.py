@@ -165,9 +165,9 @@ class TorchSession:
         given = source[begin : begin + whole].view(uint8)
         return made, partial(dist.all_to_all_single, into, given, **how)
 
-    def again(self, run: Callable[[], Any], n_bytes: int) -> Callable[[], Any]:
+    def again(self, run: Callable[[], Any], plan: MeshPlan) -> Callable[[], Any]:
         """A call on memory of its own, see `axe_eq_backends.mesh.torch_arrays.again`."""
-        return again([self.arrays], run, n_bytes)
+        return again([self.arrays], run, plan.held_bytes)
 
     def share(self, mine: bytes) -> list[bytes]:
         """What every rank says, by rank."""

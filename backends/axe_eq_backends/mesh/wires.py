@@ -54,7 +54,7 @@ class Wire:
         self.into = {s: self._moved(parts) for s, parts in into.items()}
         self.is_view = (
             not self.into and not self.constants and len(own) == 1 and _is_plain(own[0])
-            and own[0].source.size == self.size and not rank.plan.buffers[self.name].within
+            and own[0].source.size == self.size and not rank.plan.buffers[self.name].inside
         )  # fmt: skip
         sizes = {pair: n // step.messages.itemsize for pair, n in messages.pairs.items()}
         self._arriving = {s: sizes[s, me] for s in self.into}

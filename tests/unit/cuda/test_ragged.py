@@ -14,7 +14,7 @@ from axe_eq.kernel.expr import var as variable
 from axe_eq.kernel.threads.interp import ORDERS, KernelFault, interpret
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
-from axe_eq_backends.cuda.schedules import gemm as schedule
+from axe_eq_backends.cuda.schedules import gemm_copies as schedule
 from axe_eq_backends.cuda.schedules.gemm import Matrix, Problem, Tiling, gemm
 from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS, End, Side, ends, tail_of
 from axe_eq_backends.cuda.target import h200

@@ -94,7 +94,7 @@ def given(case: Case, size: float) -> list[Array]:
     return [(rng.standard_normal((case.batch, *s)) * size).astype(np.float16) for s in shapes]
 
 
-@pytest.mark.sampled(1, slow=("causal",))
+@pytest.mark.sampled(1, always=("causal",))
 @pytest.mark.parametrize("name", CASES)
 def test_results_per_row_come_out_of_the_streaming_kernel(name: str) -> None:
     case = CASES[name]

@@ -11,6 +11,7 @@ import pytest
 import axe_eq as axe
 from axe_eq.errors import AxeError
 from axe_eq.kernel.cells import apply, arg
+from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import KernelFault
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.interp import interpret
@@ -21,6 +22,7 @@ from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.cuda.tile_cost import _rounds
 
 ORDERS = ("early", "late", "random")
 A, B = Matrix("A"), Matrix("B")
@@ -35,6 +37,18 @@ PRODUCTS: dict[str, tuple[tuple[int, int, int], int, Tiling]] = {
 }
 
 
+# The same where CTAs share only tiles that fill no wave: CTAs of the grid, and shared tiles.
+RESTS: dict[str, tuple[tuple[int, int, int], int, Tiling, int, int]] = {
+    "three after a wave": ((192, 160, 320), 1, Tiling(64, 32, 64, 3, 1, split=2, rest=1), 12, 3),
+    "three, not for two": ((192, 160, 320), 1, Tiling(64, 32, 64, 3, 1, split=2, rest=1), 4, 0),
+    "tails, two groups": (
+        (200, 136, 328), 1, Tiling(128, 64, 64, 4, 2, split=2, rest=1, band=2), 4, 2
+    ),
+    "all of them": ((120, 136, 328), 0, Tiling(64, 64, 64, 4, 1, split=4, rest=1), 24, 6),
+    "none of them": ((120, 120, 200), 1, Tiling(64, 64, 32, 4, 1, split=2, rest=1), 4, 0),
+}  # fmt: skip
+
+
 def problem(m: int, n: int, k: int, major: int = 1) -> Problem:
     """A product whose rows of odd extents are padded, as they lie."""
     pad = -(-k // 8) * 8, -(-m // 8) * 8, -(-n // 8) * 8
@@ -45,13 +59,22 @@ def problem(m: int, n: int, k: int, major: int = 1) -> Problem:
     return Problem(m, n, k, ((a, b),))
 
 
-def run(kernel: ir.Kernel, m: int, n: int, k: int, planned: Any, order: str, seed: int = 0) -> Any:
+def run(
+    kernel: ir.Kernel,
+    m: int,
+    n: int,
+    k: int,
+    planned: Any,
+    order: str,
+    seed: int = 0,
+    ctas: int = 2,
+) -> Any:
     """The interpreted product of whole numbers, and numpy's."""
     rng = np.random.default_rng(m)
     a, b = (rng.integers(-2, 3, (e, k)).astype(np.float16) for e in (m, n))
     found = interpret(
         kernel, {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}, {}, planned=planned,
-        meanings=MEANINGS, order=order, seed=seed, compare=planned is not None,
+        meanings=MEANINGS, order=order, seed=seed, compare=planned is not None, n_ctas=ctas,
     )  # fmt: skip
     return found.outputs["C"], a.astype(np.float32) @ b.astype(np.float32).T
 
@@ -64,6 +87,44 @@ def test_products_are_right(name: str) -> None:
     for number, planned in enumerate((None, plan(kernel, h200))):
         found, wanted = run(kernel, *extents, planned, ORDERS[number + 1])
         assert (found == wanted).all()
+
+
+@pytest.mark.sampled(3, slow=("all of them",))
+@pytest.mark.parametrize("name", RESTS)
+def test_the_rest_of_tiles_is_shared(name: str, full: bool) -> None:
+    extents, major, tiling, ctas, _ = RESTS[name]
+    kernel = gemm(problem(*extents, major), tiling)
+    for seed in range(8 if full else 1):
+        for number, planned in enumerate((None, plan(kernel, h200))):
+            found, wanted = run(kernel, *extents, planned, ORDERS[number + 1], seed, ctas)
+            assert (found == wanted).all()
+
+
+@pytest.mark.parametrize("name", RESTS)
+def test_as_many_tiles_are_shared_as_are_priced(name: str) -> None:
+    """Those left by whole waves, where there is a cluster for each; others are refused."""
+    (m, n, _), _, t, ctas, shared = RESTS[name]
+    tiles = -(-m // t.m) * -(-n // t.n)
+    chosen = {"split": np.array([float(t.split)]), "rest": np.array([1.0])}
+    alone, rounds = _rounds(np.array([float(tiles)]), np.array([float(ctas)]), chosen)
+    assert (rounds == 1) == (shared > 0)
+    env = {ir.N_CTAS.name: ctas}
+    lets = {}
+    for s, _ in ir.walk(gemm(problem(m, n, 320), t)):
+        if isinstance(s, ir.Let) and s.var.name in ("left", "room", "whole"):
+            lets[s.var.name] = env[s.var.name] = evaluate(s.value, env)
+    assert tiles - lets["whole"] == shared
+    assert rounds != 1 or lets["whole"] == alone * ctas
+
+
+def test_sums_take_the_place_of_operands() -> None:
+    kernel = gemm(problem(64, 64, 256), Tiling(64, 64, 64, 2, 1, split=2, rest=1))
+    places = {b.name: (b.offset, b.offset + b.n_elements * b.itemsize)
+              for b in kernel.buffers if b.is_shared}  # fmt: skip
+    assert places["partials"][0] == places["A_ring"][0] == 0
+    assert places["partials"][1] <= places["B_ring"][1] <= places["C_staging"][0]
+    with pytest.raises(AxeError, match="at byte 0 of 24576; expected room there"):
+        gemm(problem(64, 128, 256), Tiling(64, 128, 32, 2, 1, split=2, rest=1))
 
 
 def test_sums_are_added_in_the_order_of_the_ctas() -> None:
@@ -121,6 +182,36 @@ def _fetch_twice_of_one(kernel: ir.Kernel) -> None:
             s.rank = 0
 
 
+def _share_at_once(kernel: ir.Kernel) -> None:
+    """CTAs that share the rest of tiles do not meet before sums take the place of slots."""
+    (roles,) = (s for s in kernel.body if isinstance(s, ir.Roles))
+    for role in roles.branches:
+        for loop in (s for s in role.body if isinstance(s, ir.For)):
+            loop.body[:] = [s for s in loop.body
+                            if not isinstance(s, ir.ClusterArrive | ir.ClusterWait)]  # fmt: skip
+
+
+RESTS_BROKEN: dict[str, tuple[Callable[[ir.Kernel], None], str]] = {
+    "sums over slots that others read": (_share_at_once, "overwrites shared memory before"),
+    "sums fetched before all are there": (_meet_nowhere, "before the write|before the read"),
+    "an end before the others have fetched": (_end_apart, "may end before"),
+}
+
+
+@pytest.mark.parametrize("name", RESTS_BROKEN)
+def test_broken_rests_are_faults(name: str) -> None:
+    change, message = RESTS_BROKEN[name]
+    kernel = gemm(problem(200, 136, 328), Tiling(128, 64, 64, 4, 2, split=2, rest=1))
+    change(kernel)
+
+    def tried() -> None:
+        for seed in range(8):
+            run(kernel, 200, 136, 328, None, "random", seed, 4)
+
+    with pytest.raises(KernelFault, match=message):
+        tried()
+
+
 BROKEN: dict[str, tuple[Callable[[ir.Kernel], None], str]] = {
     "sums fetched before all are there": (_meet_nowhere, "never written|before the write"),
     "an end before the others have fetched": (_end_apart, "may end before|ends while|ends before"),
@@ -152,7 +243,7 @@ def test_tilings_that_cannot_be_split_are_refused() -> None:
     for p, tiling, message in (
         (Problem(64, 64, 128), Tiling(64, 64, 64, 2, 1, split=4), "2 steps for 4 CTAs"),
         (Problem(m, n, k), Tiling(64, 64, 64, 2, 1, split=2), "steps for 2 CTAs"),
-        (Problem(64, 64, 512), Tiling(64, 128, 64, 2, 1, cluster=2, split=2), "clusters of 2"),
+        (Problem(64, 64, 512), Tiling(64, 128, 64, 2, 1, cluster_rows=2, split=2), "clusters of 2"),
         (Problem(64, 64, 512), Tiling(64, 96, 64, 2, 1, split=8), "96 columns"),
     ):
         with pytest.raises(AxeError, match=message):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import axe_eq as axe
 from axe_eq_backends.cuda import tile_cost
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.target import h200
-from axe_eq_backends.cuda.tile_table import MOST_COLS, fitted
+from axe_eq_backends.cuda.tile_table import MOST_COLS, WIDE_COLS, WIDE_ROWS, fitted
 
 ROUND = h200.replace(choices={**h200.choices, "product_waves": ()})
 
@@ -55,6 +55,9 @@ def test_tiles_fit_in_as_few_columns_as_waves_allow(
                 if least is not None:
                     fits = [w for h, w in found if h == height and ceil(cols / w) <= most]
                     assert min(fits) == least
+        # Wider ones are multiplied by two instructions of whole lines, or eights, of columns.
+        wide = {(h, w) for h, w in found if w > MOST_COLS}
+        assert all(h <= WIDE_ROWS and w <= WIDE_COLS and w % (2 * step) == 0 for h, w in wide)
 
 
 def test_few_rows_are_columns_of_tiles() -> None:
@@ -75,3 +78,12 @@ def test_large_products_are_offered_nothing_else() -> None:
         for t in (h200, ROUND)
     ]
     assert chosen[0] == chosen[1]
+
+
+def test_rows_past_the_end_cost_clusters_alone() -> None:
+    """85 rows: clusters copy two tiles of 64 of them whole, lone CTAs what is there."""
+    specs = axe.Spec((85, 2624), "f16"), axe.Spec((5248, 2624), "f16")
+    free = h200.replace(figures={**h200.figures, "fill_bytes_per_s": inf})
+    for target, most in ((h200, 1), (free, 2)):
+        (kernel,) = axe.compile(lambda a, b: a @ b.T, *specs, target=target).kernels
+        assert kernel.parameters["cluster_rows"] * kernel.parameters["cluster_cols"] == most

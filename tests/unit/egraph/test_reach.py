@@ -45,7 +45,7 @@ def all_of(self: Reach, laws: dict[str, Law], *, ends: bool = False) -> list[str
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_laws_in_reach_and_rules_with_answers_find_what_all_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_laws_in_reach_find_what_all_rules_find(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "_kept", {})
     matches, sizes, n_taught = saturated(PROGRAMS[name])
     monkeypatch.setattr(sessions, "_kept", {})

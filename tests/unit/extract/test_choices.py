@@ -210,7 +210,6 @@ def test_a_product_of_rows_and_columns_moves_what_it_must() -> None:
     assert link_bytes(lambda a, b: a @ b, given, out, "real") == 44_040_192
 
 
-@pytest.mark.sampled(1, slow=("exact-14680064",))
 @pytest.mark.parametrize(("numerics", "n_bytes"), [("real", 229_376), ("exact", 14_680_064)])
 def test_reassociation_saves_almost_all_communication(numerics: str, n_bytes: int) -> None:
     tall, wide = (4096, 64), (64, 4096)

@@ -176,7 +176,6 @@ def test_on_a_mesh_it_is_as_if_nothing_was_said() -> None:
     assert plans[0].to_json() == plans[1].to_json()
 
 
-@pytest.mark.sampled(1, slow=("trn2-8-S[(16,16,128,32):(65536@m,32@m,512@m,1@m)]",))
 @pytest.mark.parametrize(
     ("target", "seed", "layout"),
     [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from axe_eq.errors import AxeError, ScheduleError
-from axe_eq.kernel.expr import equal, var
+from axe_eq.kernel.expr import Int, equal, var
 from axe_eq.kernel.spaces import SHARED, Space
 from axe_eq.kernel.threads import check, ir
 from axe_eq.kernel.threads.build import ThreadBuilder
@@ -268,9 +268,16 @@ def _meeting_of_one_role(k: ThreadBuilder) -> None:
             k.let("nothing", wg + 1)
 
 
-def _meeting_in_a_loop_of_a_role(k: ThreadBuilder) -> None:
-    with k.roles(), k.warpgroups(0, 1), k.range(2):
-        k.cluster_sync()
+def _meet_in_loops(*starts: Callable[[ThreadBuilder], Int]) -> Write:
+    """Meet the cluster in a loop of every role, from these numbers on."""
+
+    def write(k: ThreadBuilder) -> None:
+        with k.roles():
+            for number, start in enumerate(starts):
+                with k.warpgroups(number, number + 1), k.range(64, start(k)):
+                    k.cluster_sync()
+
+    return write
 
 
 def _fetches_at_the_end(k: ThreadBuilder) -> None:
@@ -364,7 +371,9 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (_in_clusters(16, lambda k: None), 4, "clusters of 16 CTAs; expected at most 8 on h200"),
         (_in_one_thread(lambda k: k.cluster_sync()), 4, "stands in scope elect"),
         (_in_clusters(2, _meeting_of_one_role), 8, "its roles meet the cluster [1, 0] times"),
-        (_in_clusters(2, _meeting_in_a_loop_of_a_role), 4, "stands in a part of a role"),
+        (_in_clusters(2, _meet_in_loops(lambda k: 0, lambda k: 1)), 8, "roles meet the cluster"),
+        (_in_clusters(2, _meet_in_loops(lambda k: k.rank)), 4, "stands where the rank decides"),
+        (_in_clusters(2, _meet_in_loops(lambda k: ir.CTA)), 4, "stands where the rank decides"),
         (_in_clusters(2, _meeting_of_one_cta), 4, "stands where the rank decides"),
         (lambda k: k.cluster_arrive(), 4, "is not waited for"),
         (lambda k: k.cluster_wait(), 4, "is out of turn; expected an arrive, then a wait"),

@@ -45,7 +45,7 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(4, slow=("mask of numpy",))
+@pytest.mark.sampled(4, always=("mask of numpy",))
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_the_function_computes_from_an_extent_follows(
     name: str, rng: np.random.Generator

@@ -93,8 +93,9 @@ def _source(cta: Cta, s: ir.Copy, env: Env, issue: Issue, warp: Ints, lane: Ints
     """Elements of global or shared memory, for the threads that get them."""
     if s.src.buffer.is_global:
         return tiles.global_values(cta, s, env, issue, warp.shape)
-    byte = tiles.thread_bytes(cta, s.src, env, issue, warp, lane)
-    return cta.memory.load(byte, DTYPES[s.src.buffer.dtype].numpy)[..., 0]
+    byte, dtype = tiles.thread_bytes(cta, s.src, env, issue, warp, lane), s.src.buffer.dtype
+    cta.memory.chunks(byte, DTYPES[dtype].itemsize, issue.what)  # that are there
+    return cta.memory.load(byte, DTYPES[dtype].numpy)[..., 0]
 
 
 def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> tuple[Any, Read]:
@@ -105,8 +106,8 @@ def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> tuple[Any, Read]:
     if view.buffer.is_global:
         element, inside = tiles.global_elements(view, cta, env, issue)
         element, inside, values = np.broadcast_arrays(element, inside, values)
-        data = cta.tensors[view.buffer.name].data
-        return values[inside], lambda: data[element[inside]]
+        tensor = cta.tensors[view.buffer.name]
+        return values[inside], lambda: tensor.data[tensor.stored(element[inside])]
     byte = tiles.thread_bytes(cta, view, env, issue, *where[:2])[:n]
     return values, lambda: cta.memory.load(byte, values.dtype)[..., 0]
 

@@ -121,6 +121,11 @@ __device__ __forceinline__ float exp_f32(float x) {
   return x;
 }
 
+__device__ __forceinline__ float sigmoid_f32(float x) {
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(1.0f + exp_f32(-x)));
+  return x;
+}
+
 __device__ __forceinline__ float exp2_f32(float x) {
   asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
   return x;

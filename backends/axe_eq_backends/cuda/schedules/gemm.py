@@ -6,12 +6,16 @@ a ring of operand tiles full by bulk copies; consumer warpgroups multiply and st
 memory. Outer dims (batches) are coordinates of tiles, parts of the reduced dim coordinates of
 steps; a matrix's own dims may be several of a tensor's.
 
-CTAs of a cluster take neighbouring tiles of rows or of columns. The operand tile that all of them
-need is loaded once: each CTA loads its part into the shared memory of all, and a slot is free when
-the consumers of all have released it.
+CTAs of a cluster take neighbouring tiles of rows, of columns, or of both. An operand tile that
+several of them need is loaded once: each of these loads a part of it into the shared memory of all,
+some rows, or some of the reduced dim where that is not contiguous. A slot is free when the
+consumers of all who read what comes into it have released it.
 
 Or CTAs of a cluster take parts of one tile's steps. Each puts its sums into its shared memory, and
 once all have, each adds up some columns of all of them, in the order of the CTAs, and stores those.
+So they do with all tiles, of which there is one for a cluster, or with the `rest` alone: tiles that
+fill waves of the grid have a CTA each, then there is at most one for a cluster, whose sums take the
+place of the ring.
 
 A last tile of which little is there copies that alone, once all slots hold values (`ragged`): rows
 past its end are multiplied too, and stored nowhere.
@@ -20,13 +24,13 @@ past its end are multiplied too, and stored nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from math import gcd, prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, apply, arg
-from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, minimum, var
+from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, var
 from axe_eq.kernel.placement import Iter, Placement, number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import Pipe, ThreadBuilder
@@ -35,8 +39,8 @@ from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
-from axe_eq_backends.cuda.schedules.contraction import banded, digits
-from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS, End, Side, ends, part_rows, tail_of
+from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES, Copies, Lead, part_of
+from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS
 from axe_eq_backends.cuda.schedules.tiling import (
     DEFAULT,
     PARAMETERS,
@@ -47,13 +51,12 @@ from axe_eq_backends.cuda.schedules.tiling import (
 )
 from axe_eq_backends.cuda.wgmma import accumulator
 
-PANEL_BYTES, BULK_BYTES, GROUP_THREADS = 128, 16, 128
+PANEL_BYTES, GROUP_THREADS = 128, 128
 CORE_COLS = 8  # of accumulators: parts of a tile's columns are whole ones
 # Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
 # all others and 224 spill.
 MOST_HELD = 208
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
-Lead = tuple[Int, ...]
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
 
@@ -84,25 +87,29 @@ class _Tile(NamedTuple):
     col: Int
 
 
-class _Writer:
+class _Writer(Copies):
     def __init__(self, problem: Problem, tiling: Tiling, name: str) -> None:
         self.p, self.t = problem, tiling
         rows = tiling.m // tiling.consumers
         if tiling.m % tiling.consumers or rows % 64:
             wrong = f"{tiling.m} rows for {tiling.consumers} warpgroups"
             raise ScheduleError(f"tiling of {name}", wrong, "a multiple of 64 rows each")
-        if tiling.along not in ("m", "n"):
-            raise ScheduleError(f"tiling of {name}", f"clusters along {tiling.along!r}", "m or n")
-        side = int(tiling.along == "m")  # that CTAs of a cluster share
-        shared = tiling.n if side else tiling.m
-        part = part_rows([bool(pair[side].major) for pair in problem.products])
-        if shared % (part * tiling.cluster) and tiling.cluster > 1:
-            wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
-            raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {part} rows each")
+        for side, (tile, n) in enumerate(
+            ((tiling.m, tiling.cluster_cols), (tiling.n, tiling.cluster_rows))
+        ):
+            for matrix in {pair[side] for pair in problem.products} if n > 1 else ():
+                shared, what = (tile, "rows") if matrix.major else (tiling.k, "elements")
+                if shared % (PERIOD_ROWS * n):
+                    wrong = f"{shared} shared {what} of {matrix.name} for {n} CTAs"
+                    expected = f"a multiple of {PERIOD_ROWS} {what} each"
+                    raise ScheduleError(f"tiling of {name}", wrong, expected)
         if tiling.split > 1 and (tiling.cluster > 1 or tiling.n % (CORE_COLS * tiling.split)):
             parts = f"{tiling.split} parts of steps"
             wrong = f"{parts}, {tiling.n} columns, clusters of {tiling.cluster}"
             raise ScheduleError(f"tiling of {name}", wrong, f"columns of whole {CORE_COLS} each")
+        if tiling.rest and (tiling.split == 1 or len(problem.products) > 1):
+            wrong = f"{len(problem.products)} products, {tiling.split} parts of the rest of tiles"
+            raise ScheduleError(f"tiling of {name}", wrong, "one product, of several parts")
         self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster * tiling.split)
         self.rows, self.cols = rows, tiling.n // tiling.split
         self.size = DTYPES[problem.out.dtype].itemsize
@@ -123,16 +130,19 @@ class _Writer:
         self.full, self.empty = k.mbarriers("full", t.stages), k.mbarriers("empty", t.stages)
         self.rows_of_tiles = k.let("tiles_m", ceil_div(self.p.m, t.cluster_m))
         self.cols_of_tiles = k.let("tiles_n", ceil_div(self.p.n, t.cluster_n))
+        self.count = self.rows_of_tiles * self.cols_of_tiles * prod(self.p.outer)
         self.per_part = ceil_div(self.p.k, t.k)
         self.steps = k.let("steps", self.per_part * prod(self.p.parts))
         self.first: Int = 0
+        self.own_steps = self.steps
         if t.split > 1:
             if not isinstance(self.steps, int) or self.steps < t.split:
                 wrong = f"{self.steps} steps for {t.split} CTAs"
                 raise ScheduleError(f"tiling of {k.kernel.name}", wrong, "at least one each")
             self.first = k.let("first", k.rank * self.steps // t.split)
             end = (k.rank + 1) * self.steps // t.split
-            self.steps = k.let("own_steps", end - self.first)
+            self.own_steps = k.let("own_steps", end - self.first)
+        self.whole: Int = k.whole_waves(self.count) if t.rest else 0
         with k.roles():
             with k.warpgroups(t.consumers, t.consumers + 1):
                 self._produce()
@@ -169,8 +179,9 @@ class _Writer:
         self.partials: list[ir.Buffer] = []
         if t.split > 1:
             sums = t.consumers, self.rows, t.n
+            over = self.operands[p.products[0][0].name][1] if t.rest else None
             self.partials = [
-                k.smem("partials", "f32", sums, _of_threads(*sums)) for _ in p.products
+                k.smem("partials", "f32", sums, _of_threads(*sums), over=over) for _ in p.products
             ]
         lead = (t.consumers, self.staged)
         layout = (
@@ -256,118 +267,6 @@ class _Writer:
 
     # -- roles --
 
-    @contextmanager
-    def _tiles(self) -> Iterator[tuple[Lead, Int, Int]]:
-        """This CTA's tiles, in bands of tile rows: outer indices, first row and column.
-
-        A tile of a cluster is as many of them, side by side.
-        """
-        k, t = self.k, self.t
-        per_batch = self.rows_of_tiles * self.cols_of_tiles
-        with k.tiles(per_batch * prod(self.p.outer), persistent=t.split == 1) as number:
-            lead: Lead = ()
-            tile: Int = number
-            if self.p.outer:
-                lead = digits(k, number // per_batch, self.p.outer, "batch")
-                tile = number % per_batch
-            band = max(1, t.band * t.m // t.cluster_m)
-            row, col = banded(k, tile, (self.rows_of_tiles, self.cols_of_tiles), band)
-            rank = k.rank if t.cluster > 1 else 0
-            row_of, col_of = (rank, 0) if t.along == "m" else (0, rank)
-            row, col = row * t.cluster_m + row_of * t.m, col * t.cluster_n + col_of * t.n
-            yield lead, k.let("row", row), k.let("col", col)
-
-    def _there(self, matrix: Matrix, extent: Int, tile: int) -> int:
-        """Rows of an operand's tile that are copied: not those past the end of a single tile.
-
-        Bulk copies fill what lies past the end with zeros, slower than they read: a tile with 1 of
-        its 64 rows takes longer than a whole one.
-        """
-        whole = self.t.consumers > 1 or self.t.cluster > 1 or not matrix.major
-        if whole or not isinstance(extent, int) or extent >= tile:
-            return tile
-        if matrix.place and len(matrix.place.blocks[-2]) > 1:
-            return tile
-        return min(tile, -(-extent // PERIOD_ROWS) * PERIOD_ROWS)
-
-    def _tail(self, matrix: Matrix, extent: Int, tile: int) -> int | None:
-        """Rows copied of an operand's last tile; None where that is like all others."""
-        if self.t.cluster > 1 or self._there(matrix, extent, tile) < tile:
-            return None
-        runs = matrix.place.blocks[-2 if matrix.major else -1] if matrix.place else ()
-        return None if len(runs) > 1 else tail_of(extent, tile, bool(matrix.major))
-
-    def _blank(self) -> None:
-        """Zero the rows of the ring that no copy fills."""
-        k, t = self.k, self.t
-        rest = [(ring, there) for _, ring, there in self.operands.values() if there < ring.shape[1]]
-        for ring, there in rest:
-            first, end = there, number(ring.shape[1])
-            while first < end:
-                rows = min(first & -first, end - first)
-                layout = tiles.vectors(rows, t.k, BULK_BYTES // ring.itemsize)
-                zeros = k.reg("zeros", ring.dtype, (rows, t.k), layout)
-                k.fill(zeros.all, 0.0)
-                with k.range(t.stages, name="slot") as slot:
-                    k.copy(ring[slot, span(first, rows)], zeros.all)
-                first += rows
-        if rest:
-            k.fence_async()
-            k.sync()
-
-    def _produce(self) -> None:
-        k, t = self.k, self.t
-        with k.one_thread():
-            pipe = k.pipe(t.stages, parity=1)
-            filled: Int = 0
-            if any(self.tails.values()):
-                filled = k.state("filled", 0, high=t.stages)
-            with self._tiles() as (lead, row, col), k.range(self.steps, name="step") as own:
-                k.wait(self.empty, pipe.stage, pipe.parity)
-                step = k.let("at", self.first + own) if t.split > 1 else own
-                depth: Int = step
-                if self.p.parts:
-                    lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
-                    depth = step % self.per_part
-                begin = lead[self.p.end[0]] * self.p.k if self.p.end else 0
-                for end in ends(self._ragged(row, col), filled, t.stages):
-                    with ExitStack() as stack:
-                        for condition in end.conditions:
-                            stack.enter_context(k.when(condition))
-                        stack.enter_context(k.arrives(self.full, pipe.stage))
-                        self._load(pipe, lead, row, col, begin + depth * t.k, end)
-                if isinstance(filled, Var):
-                    k.assign(filled, minimum(filled + 1, t.stages))
-                pipe.advance()
-        if t.split > 1:
-            k.cluster_sync()
-
-    def _ragged(self, row: Int, col: Int) -> list[Side]:
-        """Sides whose last tile is copied in another way."""
-        named = [{matrix.name for matrix in side} for side in zip(*self.p.products, strict=True)]
-        sides = Side("m", row, self.p.m, self.t.m), Side("n", col, self.p.n, self.t.n)
-        return [side for side, names in zip(sides, named, strict=True)
-                if any(self.tails[name] for name in names)]  # fmt: skip
-
-    def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int, end: End) -> None:
-        """Copy a step's operands; of a last tile what is there."""
-        k, t = self.k, self.t
-        sides = {a: (row, "m") for a, _ in self.p.products}
-        sides |= {b: (col, "n") for _, b in self.p.products}
-        for matrix, (at, side) in sides.items():
-            tensor, ring, there = self.operands[matrix.name]
-            if side in end.last:
-                there = self.tails[matrix.name] or there
-            if t.cluster == 1 or side == t.along:
-                part = _part(tensor, matrix.place, lead, span(at, there), span(depth, t.k))
-                k.copy_async(ring[pipe.stage, span(0, there)], part)
-                continue
-            # All CTAs of the cluster need this tile: each loads its part for all.
-            own = there // t.cluster
-            first = k.rank * own
-            part = _part(tensor, matrix.place, lead, span(at + first, own), span(depth, t.k))
-            k.copy_async(ring[pipe.stage, span(first, own)], part, ranks=range(t.cluster))
-
     def _consume(self, group: Int) -> None:
         k, t = self.k, self.t
         self._blank()
@@ -377,56 +276,78 @@ class _Writer:
             for _ in self.p.products
         ]
         previous = k.state("previous", 0, high=t.stages - 1)
-        with self._tiles() as at:
-            tile = self._tile(group, *at)
-            results = [acc[:, : self.cols] for acc in accs]
-            early = self._early(accs)
-            vectors = self._read(results[0], tile, span(tile.col, self.cols), early)
-            with k.range(self.steps, name="step") as step:
-                k.wait(self.full, pipe.stage, pipe.parity)
-                self._multiply(accs, pipe, group, step)
-                k.wait_group("wgmma", len(accs))  # the step before is done: its slot is free
-                with k.when(step > 0), k.one_thread():
-                    self._release(previous)
-                k.assign(previous, pipe.stage)
-                pipe.advance()
-            ahead = self._ahead(results[0], tile, 0, early) if t.split == 1 else {}
-            k.wait_group("wgmma", 0)
-            with k.one_thread():
-                self._release(previous)
-            if t.split == 1:
+        early = self._early(accs)
+        if t.split == 1 or t.rest:
+            with self._tiles(alone=bool(t.rest)) as at:
+                tile = self._tile(group, *at)
+                results = [acc.all for acc in accs]
+                vectors = self._read(results[0], tile, span(tile.col, t.n), early)
+                self._sum(accs, pipe, group, previous, self.steps)
+                ahead = self._ahead(results[0], tile, 0, early)
+                self._summed(previous)
                 self._store(results, tile, group, vectors, ahead, early)
-            for acc, partial in zip(accs, self.partials, strict=False):
-                k.copy(partial[group], acc.all)
         if t.split > 1:
+            with self._tiles() as at:
+                tile = self._tile(group, *at, shared=True)
+                own = [acc[:, : self.cols] for acc in accs]
+                vectors = self._read(own[0], tile, span(tile.col, self.cols), early)
+                self._sum(accs, pipe, group, previous, self.own_steps)
+                self._summed(previous)
+                if t.rest:
+                    k.cluster_sync()  # sums take the place of slots that all have read
+                for acc, partial in zip(accs, self.partials, strict=True):
+                    k.copy(partial[group], acc.all)
             k.cluster_sync()
             with self._tiles() as at:
-                tile = self._tile(group, *at)
-                results = [self._added(partial, group) for partial in self.partials]
-                ahead = self._ahead(results[0], tile, 0, early)
-                self._store(results, tile, group, vectors, ahead, early)
+                tile = self._tile(group, *at, shared=True)
+                if not t.rest:  # beside the sums of whole tiles there is room for a panel's
+                    own = [self._added(partial, group) for partial in self.partials]
+                ahead = self._ahead(own[0], tile, 0, early)
+                self._store(own, tile, group, vectors, ahead, early, fetch=bool(t.rest))
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
 
-    def _tile(self, group: Int, lead: Lead, row: Int, col: Int) -> _Tile:
-        """What a consumer stores of a tile."""
+    def _sum(
+        self, accs: list[ir.Buffer], pipe: Pipe, group: Int, previous: Var, steps: Int
+    ) -> None:
+        """Multiply a tile's steps; the last products are on their way."""
         k = self.k
-        if self.t.split > 1:
+        with k.range(steps, name="step") as step:
+            k.wait(self.full, pipe.stage, pipe.parity)
+            self._multiply(accs, pipe, group, step)
+            k.wait_group("wgmma", len(accs))  # the step before is done: its slot is free
+            with k.when(step > 0), k.one_thread():
+                self._release(previous)
+            k.assign(previous, pipe.stage)
+            pipe.advance()
+
+    def _summed(self, previous: Var) -> None:
+        """Wait for the last products of a tile."""
+        self.k.wait_group("wgmma", 0)
+        with self.k.one_thread():
+            self._release(previous)
+
+    def _tile(self, group: Int, lead: Lead, row: Int, col: Int, shared: bool = False) -> _Tile:
+        """What a consumer stores of a tile: of one that CTAs share, some columns."""
+        k = self.k
+        if shared:
             col = k.let("own_col", col + k.rank * self.cols)
         return _Tile(lead, k.let("group_row", row + group * self.rows), col)
 
-    def _added(self, partial: ir.Buffer, group: Int) -> ir.View:
-        """This CTA's columns of the sums of all CTAs of the cluster, added up in their order."""
-        k, columns = self.k, span(self.k.rank * self.cols, self.cols)
-        layout, parts = accumulator(self.rows, self.cols), list[ir.View]()
+    def _added(self, partial: ir.Buffer, group: Int, own: slice | None = None) -> ir.View:
+        """Of this CTA's columns, or some, the sums of all CTAs of the cluster, in their order."""
+        k, own = self.k, own or slice(0, self.cols)
+        width = own.stop - own.start
+        columns = span(k.rank * self.cols + own.start, width)
+        layout, parts = accumulator(self.rows, width), list[ir.View]()
         for rank in range(self.t.split):
-            parts.append(k.reg("part", "f32", (self.rows, self.cols), layout).all)
+            parts.append(k.reg("part", "f32", (self.rows, width), layout).all)
             k.fetch(parts[-1], partial[group, :, columns], rank)
         added: Cell = arg(0)
         for rank in range(1, len(parts)):
             added = apply("add", added, arg(rank))
-        total = k.reg_like("total", "f32", parts[0]).all
+        total = k.reg_like("total", "f32", parts[0]).all if not self.t.rest else parts[0]
         k.map(added, total, *parts)
         return total
 
@@ -438,17 +359,16 @@ class _Writer:
         vectors: Mapping[str, ir.Buffer],
         ahead: Mapping[str, ir.Buffer],
         early: Sequence[str],
+        fetch: bool = False,
     ) -> None:
-        """Compute and store a tile, panel by panel."""
-        for panel in range(self.panels):
+        """Compute and store a tile, panel by panel; `fetch` sums that lie with other CTAs."""
+        for panel in range(self._n_panels(results[0])):
             ins = self._operands(results, vectors, ahead, panel)
+            if fetch:
+                columns = self._columns(panel)
+                ins[: len(results)] = [self._added(p, group, columns) for p in self.partials]
             with self._stored(ins, tile, group, panel):
                 ahead = self._ahead(results[0], tile, panel + 1, early)
-
-    def _release(self, slot: Int) -> None:
-        """The slot has been read: what fills it next comes from every CTA of the cluster."""
-        n = self.t.cluster
-        self.k.arrive(self.empty, slot, ranks=range(n) if n > 1 else ())
 
     def _multiply(self, accs: list[ir.Buffer], pipe: Pipe, group: Int, step: Int) -> None:
         for acc, (a, b) in zip(accs, self.p.products, strict=True):
@@ -494,7 +414,7 @@ class _Writer:
                 k.index(held.all, int(extra.dims == "n"), begin)
                 continue
             kept = tuple(0 if d in missing else slice(None) for d in range(2))
-            source = _part(tensor, extra.place, tile.lead, *at)
+            source = part_of(tensor, extra.place, tile.lead, *at)
             k.copy(held.all[kept] if at else held.all[0, 0:1], source)
         return found
 
@@ -505,15 +425,21 @@ class _Writer:
 
         The panel before has left its accumulators by then, so that they take no more registers.
         """
-        if panel == self.panels:
+        if panel == self._n_panels(acc):
             return {}
         dims = [name for name in ("n", "mn") if name not in early]
         columns = self._columns(panel)
         cols = span(tile.col + columns.start, columns.stop - columns.start)
         return self._read(acc[:, columns], tile, cols, dims)
 
+    def _n_panels(self, results: ir.View) -> int:
+        """Panels of a tile: of its whole columns, those of all who may share it."""
+        return number(results.shape[1]) // self.cols * self.panels
+
     def _columns(self, panel: int) -> slice:
-        return slice(panel * self.wide, min((panel + 1) * self.wide, self.cols))
+        part, own = divmod(panel, self.panels)
+        first = part * self.cols
+        return slice(first + own * self.wide, first + min((own + 1) * self.wide, self.cols))
 
     def _operands(
         self,
@@ -542,7 +468,7 @@ class _Writer:
         width = columns.stop - columns.start
         cols = span(tile.col + columns.start, width)
         result = k.reg_like(self.p.out.name, self.p.out.dtype, ins[0])
-        out = _part(self.out, self.p.out.place, tile.lead, span(tile.row, self.rows), cols)
+        out = part_of(self.out, self.p.out.place, tile.lead, span(tile.row, self.rows), cols)
         if not (self.bulk or self.in_rows):
             k.map(self.p.cell, result.all, *ins)
             k.copy(out, result.all)
@@ -579,16 +505,6 @@ def _of_threads(groups: int, rows: int, cols: int) -> Layout:
         (groups, rows * cols), (rows // 64, 64 * cols), (4, 64), (2, 2 * GROUP_THREADS), (8, 8),
         (cols // CORE_COLS, 4 * GROUP_THREADS), (4, 2), (2, 1),
     ])  # fmt: skip
-
-
-def _part(buffer: ir.Buffer, place: Placement | None, lead: Lead, *spans: span) -> ir.View:
-    """A tile of a tensor at outer indices; those that it does not depend on are left out."""
-    blocks = place.blocks if place else ()
-    own: tuple[ir.Subscript, ...] = tuple(
-        i for i, block in zip(lead, blocks, strict=False) if block
-    )
-    index = (*own, *spans)
-    return buffer[index] if index else buffer[0:1]
 
 
 def parameters(divisors: tuple[int, int, int] = (1, 8, 8)) -> tuple[Int, Int, Int]:

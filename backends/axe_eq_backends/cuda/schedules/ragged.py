@@ -8,7 +8,7 @@ last tile is copied whole until every slot holds values, and then what is there 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -17,15 +17,6 @@ from axe_eq.kernel.expr import Int
 # Rows of a K-major operand that are one period of every swizzle.
 PERIOD_ROWS = 8
 PART_ROWS = 64  # of an operand that is contiguous along its rows, in any form
-
-
-def part_rows(k_major: Iterable[bool]) -> int:
-    """Rows that a part of operand tiles has a multiple of, to begin where their swizzles do.
-
-    >>> part_rows([True]), part_rows([True, False])
-    (8, 64)
-    """
-    return PERIOD_ROWS if all(k_major) else PART_ROWS
 
 
 class Side(NamedTuple):
@@ -52,7 +43,7 @@ def tail_of(extent: Int, tile: int, k_major: bool) -> int | None:
     """
     if not isinstance(extent, int) or not (rest := extent % tile):
         return None
-    step = part_rows([k_major])
+    step = PERIOD_ROWS if k_major else PART_ROWS
     rows = -(-rest // step) * step
     return rows if rows < tile else None
 

@@ -8,7 +8,7 @@ they hold fewer rows at a time and are 2 to 5 % slower. Rows that do not fit are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Apply, Cell, apply, arg, renumber, replaced, used
@@ -28,8 +28,9 @@ from axe_eq_backends.cuda.schedules.tensors import Operand, Space, run_vector, t
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS, HALF_REGISTERS = 65536, 255, 128
 # Registers of a thread beside its part of a row: addresses, row values, temporaries. Threads that
-# hold more than 32 elements take one more for each of the others (NVRTC 13, 60 kernels).
-OTHER_REGISTERS, FEW_REGISTERS, MANY = 20, 22, 32
+# hold more than 32 elements take one more for every two of the others (NVRTC 13: the fewest that
+# 120 kernels of 15 programs have without a spill).
+OTHER_REGISTERS, FEW_REGISTERS, MANY = 16, 22, 32
 
 
 def reduce_rows(
@@ -67,40 +68,74 @@ def vectors_of(columns: int, wide: int, across: int) -> int:
 def registers_of(problem: Problem) -> tuple[Callable[[int], int], Callable[[int], int]]:
     """Registers of a thread, by how many elements of a row it holds.
 
-    Values of cells that a later cell contains are kept in 32 bits beside the operands.
+    What is held lies beside the operands that every row has of its own until rows are reduced, and
+    beside those that all rows share when results are stored; or these two do.
 
     Returns:
-        By elements held: registers that are enough, and those that NVRTC takes, which keeps one of
-        a value and what it was computed from.
+        By elements held: registers that are enough, and about those that NVRTC takes: where it can
+        it keeps one of a value and what it was computed from.
     """
-    operands, reductions, known = problem.operands, problem.reductions, problem.dtypes
-    cells = [r.cell for r in reductions] + [c for _, c in problem.outputs]
-    kept = {
-        r.cell: DTYPES[known[len(operands) + n]].itemsize // 4
-        for n, r in enumerate(reductions)
-        if _contained(r.cell, cells[n + 1 :])
-    }
-    words = sum(kept.values())
-    # A cell that is neither an operand nor kept is held while it is reduced.
-    parted = any(isinstance(r.cell, Apply) and r.cell not in kept for r in reductions)
-    read = [(DTYPES[o.dtype].itemsize, o.varies(-1)) for o in operands]
+    operands, reductions = problem.operands, problem.reductions
+    words, parted = _words_kept(problem)
+    late = late_operands(problem)
 
-    def loaded(held: int) -> int:
-        return sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
+    def loaded(held: int, numbers: Collection[int]) -> int:
+        sizes = ((DTYPES[operands[n].dtype].itemsize, operands[n].varies(-1)) for n in numbers)
+        return sum(-(-(held if varies else 1) * size // 4) for size, varies in sizes)
+
+    every = range(len(operands))
+    own = [n for n in every if n not in late]
+    # The f32 that squares of a narrower operand were made of stay for the results.
+    narrow = [n for n in own if operands[n].varies(-1) and DTYPES[operands[n].dtype].itemsize < 4]
+    written = words + parted  # of values that are there as they are written
+    stored = max((DTYPES[o.dtype].itemsize for o in problem.stored if o.varies(-1)), default=0)
+    if not words and len(narrow) == 1 and any(isinstance(r.cell, Apply) for r in reductions):
+        words = 1
 
     def enough(held: int) -> int:
-        others = max(max(0, held - MANY) + OTHER_REGISTERS, held * parted + len(reductions))
-        return loaded(held) + held * words + others
+        kept, first, last = held * words, loaded(held, own), loaded(held, late)
+        most = max(first + kept, kept + last, first + last)
+        others = max(0, held - MANY) // 2 + OTHER_REGISTERS
+        result = first + last + -(-held * stored // 4)
+        return max(most + others, max(held * written, result) + len(reductions))
 
     def taken(held: int) -> int:
-        return max(loaded(held), held * min(words, 1)) + FEW_REGISTERS
+        least = max(loaded(held, every), held * min(words, 1)) + FEW_REGISTERS
+        return (least + enough(held)) // 2
 
     return enough, taken
 
 
-def _contained(cell: Cell, others: Sequence[Cell]) -> bool:
-    marked = arg(-1)
-    return isinstance(cell, Apply) and any(replaced(o, {cell: marked}) != o for o in others)
+def _words_kept(problem: Problem) -> tuple[int, bool]:
+    """Registers of an element that hold, at the same time, what later cells contain.
+
+    And whether anything else is computed to be reduced.
+    """
+    first, reductions = len(problem.operands), problem.reductions
+    cells = [r.cell for r in reductions] + [c for _, c in problem.outputs]
+    marks: dict[Cell, Cell] = {}
+    most, found = 0, set[int]()
+    for n, r in enumerate(reductions):
+        if isinstance(r.cell, Apply):
+            marks[r.cell] = arg(-1 - n)
+        needed = {m for c in cells[n + 1 :] for m in used(replaced(c, marks)) if m < 0}
+        sizes = (DTYPES[problem.dtypes[first - 1 - m]].itemsize // 4 for m in needed)
+        most, found = max(most, sum(sizes)), found | needed
+    return most, any(
+        isinstance(r.cell, Apply) and -1 - n not in found for n, r in enumerate(reductions)
+    )
+
+
+def late_operands(problem: Problem) -> list[int]:
+    """Operands that only results use and all rows share: caches have them when they are needed.
+
+    Loaded with the others they take registers while a row is reduced: 3 to 6 % slower on an H200
+    (rmsnorm, f16).
+    """
+    early = {n for r in problem.reductions for n in used(r.cell)}
+    early |= {n for o in problem.operands for look in o.looks for n in used(look.cell)}
+    rows, numbered = range(len(problem.shape) - 1), enumerate(problem.operands)
+    return [n for n, o in numbered if n not in early and not any(map(o.varies, rows))]
 
 
 def room_for(across: int) -> int:
@@ -132,7 +167,6 @@ class _Writer:
         self.tile = (down, repeats * across * wide)
         self.layout = thread_layout((1, down), (repeats, across), wide)
         self.k = k
-        self._numbered = list(enumerate(self.operands))
         # What reductions computed at every element, for later cells that contain it.
         self.kept: list[tuple[Cell, ir.View]] = []
 
@@ -160,9 +194,9 @@ class _Writer:
 
     def _work(self, begin: list[Int]) -> None:
         """Reductions and results of one tile."""
-        late, mask = self._late(), self._mask(begin[-1])
+        late, mask = late_operands(self.p), self._mask(begin[-1])
         loaded: dict[int, ir.View] = {}
-        for n, o in self._numbered:
+        for n, o in enumerate(self.operands):
             loaded[n] = self.like.all if n in late else self._load(o, begin, loaded)
         values = list(loaded.values())
         self.kept = []
@@ -172,17 +206,6 @@ class _Writer:
             values[n] = self._load(self.operands[n], begin, dict(enumerate(values)))
         for out, cell in self.p.outputs:
             self._store(out, cell, values, begin)
-
-    def _late(self) -> list[int]:
-        """Operands that only results use and all rows share: caches have them when they are needed.
-
-        Loaded with the others they take registers while a row is reduced: 3 to 6 % slower on an
-        H200 (rmsnorm, f16).
-        """
-        early = {n for r in self.reductions for n in used(r.cell)}
-        early |= {n for o in self.operands for look in o.looks for n in used(look.cell)}
-        rows = range(len(self.shape) - 1)
-        return [n for n, o in self._numbered if n not in early and not any(map(o.varies, rows))]
 
     def _mask(self, begin: Int) -> ir.View | None:
         """Column numbers, where what lies outside a row is not proved to change nothing."""

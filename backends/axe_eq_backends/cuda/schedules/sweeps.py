@@ -5,19 +5,23 @@ a sweep reduces them over the threads. A value that needs the result of another 
 the next sweep, but for sums of exponentials less their own maximum: those are rescaled where the
 running maximum changes (online normaliser, Milakov and Gimelshein 2018). Results that keep the
 reduced dims take one more sweep.
+
+Rows of one reduced dim may stay in shared memory between sweeps: every thread puts there what it
+read, and takes it from there. CTAs of a cluster may have a part of a row each. Then every sweep
+ends with an exchange: what each CTA found lies in its shared memory, and all merge all of it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from math import prod
 
 from axe_eq.kernel.cells import IDENTITY, Apply, Cell, Constant, apply, arg, substituted, used
 from axe_eq.kernel.cells import Operand as Numbered
-from axe_eq.kernel.expr import Int, bounds, ceil_div
+from axe_eq.kernel.expr import Int, bounds, ceil_div, equal
 from axe_eq.kernel.structured import ONLINE
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
@@ -29,6 +33,7 @@ from axe_eq_backends.cuda.schedules.tensors import Operand, Space, begins, mappe
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
 OTHER_REGISTERS = 28  # of a thread: addresses, values of rows, temporaries
+Place = tuple[list[Int], Int]  # where a tile of a sweep begins, and its number
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,8 @@ class SweepTiling:
         threads: of the contiguous dim; the rest lie along the other.
         vectors: tiles of a chunk along the reduced dim: their reads are on their way together.
         shifted: rows, one of a CTA, begin anywhere, and vectors where memory is aligned for them.
+        cluster: CTAs that have a part of every row each.
+        kept: what several sweeps read stays in shared memory.
     """
 
     warps: int
@@ -50,6 +57,8 @@ class SweepTiling:
     threads: int
     vectors: int
     shifted: bool = False
+    cluster: int = 1
+    kept: bool = False
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -75,12 +84,23 @@ class SweepTiling:
         """Elements that a chunk may begin before its row."""
         return self.wide - 1 if self.shifted else 0
 
+    def tiles(self, last: int) -> int:
+        """Tiles of a CTA along the last reduced dim, of so many indices."""
+        return -(-(last + self.ahead) // (self.tile[1] * self.cluster))
+
     def steps(self, reduced: Sequence[int]) -> int:
         """Chunks of a sweep over dims of these extents."""
         *slow, last = reduced
+        if self.cluster > 1:
+            return -(-self.tiles(last) // self.vectors)
         last += self.ahead
         count = -(-last // (self.tile[1] * self.vectors))
         return count * prod(slow[:-1]) * (-(-slow[-1] // self.several(last)) if slow else 1)
+
+
+def stays_in_memory(operand: Operand) -> bool:
+    """Whether rows of an operand, each its own, are what shared memory would keep."""
+    return operand.varies(-1) and operand.varies(-2) and not operand.counts
 
 
 def registers_of_sweep(
@@ -89,17 +109,19 @@ def registers_of_sweep(
     tiling: SweepTiling,
     rescaled: bool,
     stays: bool,
+    reduced: int = 1,
 ) -> int:
     """Registers of a thread: a chunk of every operand, running values, and what a tile computes.
 
-    A read of less than 4 bytes takes a register while it is on its way; what stays is packed, but
-    for what is computed of several operands, which is kept.
+    A read of less than 4 bytes takes a register while it is on its way. Of several operands that
+    stay, what is computed of them is kept.
     """
     read, several = 0, sum(o.varies(-1) for o in operands) > 1
     for o in operands:
-        size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) else 1
-        least = -(-tiling.wide * vectors * size // 4)
-        read += least if stays else max(least, vectors * -(-tiling.wide * size // 4))
+        # What varies along slower reduced dims alone is one value for every row of a chunk.
+        slower = any(map(o.varies, range(-reduced, -1)))
+        size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) or slower else 1
+        read += vectors * -(-tiling.wide * size // 4)
     held = tiling.wide * tiling.vectors if rescaled or (stays and several) else 0
     return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
@@ -142,7 +164,7 @@ def sweep(
     Raises:
         ScheduleError: a monoid without a unit.
     """
-    k = ThreadBuilder(name, tiling.warps, resident=resident)
+    k = ThreadBuilder(name, tiling.warps, tiling.cluster, resident)
     return _Writer(k, problem, tiling, online).write()
 
 
@@ -211,32 +233,60 @@ class _Writer:
         with k.tiles(prod(counts), persistent=False) as number:
             sizes = [1] * len(outer) + [self.t.tile[0]]
             self._tile(begins(k, number, counts, sizes))
+        if self.t.cluster > 1:  # others may still read what this CTA has found
+            k.cluster_sync()
         return k.finish()
 
     def _tile(self, begin: list[Int]) -> None:
         """All sweeps over one tile of the kept dims."""
+        k = self.k
         self.values: dict[int, ir.View] = {}
         self.held: dict[tuple[int, int], ir.View] = {}
         sweeps, self.split = sweeps_of(len(self.operands), self.reductions, self.online)
-        for members in sweeps:
+        swept = [(o, c) for o, c in self.outputs if self._sweeps(o)]
+        reads = [{m for n in members for m in self._reads(n)} for members in sweeps]
+        reads.append({n for _, c in swept for n in used(c)})
+        self._keep([with_looks(numbers, self.operands) for numbers in reads])
+        for members, numbers in zip(sweeps, reads, strict=False):
             running = [self._start(n) for n in members]
             for chunk in self._chunks(begin):
-                loaded = self._loads(chunk, {n for r in running for n in self._reads(r)})
+                loaded = self._loads(chunk, numbers)
                 for r in running:
                     self._merge(r, running, loaded, chunk)
             for r in running:
                 self._finish(r, running)
+            if self.t.cluster > 1:
+                self._join(running)
+            for r in running:
+                self._not_a_number(r)
+            self.there |= numbers & self.rows.keys()
         at = [*begin[:-1], *[0] * len(self.loops), begin[-1], 0]
         like = self.t.tile, self.like
         for out, cell in self.outputs:
             if not self._sweeps(out):
-                self.space.store(out, cell, self._load(at, used(cell), -1), at, *like)
-        swept = [(o, c) for o, c in self.outputs if self._sweeps(o)]
+                values = self._load(at, used(cell), -1)
+                with k.when(equal(k.rank, 0)) if self.t.cluster > 1 else nullcontext():
+                    self.space.store(out, cell, values, at, *like)
         for chunk in self._chunks(begin) if swept else ():
-            loaded = self._loads(chunk, {n for _, c in swept for n in used(c)})
-            for values, at in zip(loaded, chunk, strict=True):
+            loaded = self._loads(chunk, reads[-1])
+            for values, (at, _) in zip(loaded, chunk, strict=True):
                 for out, cell in swept:
                     self.space.store(out, cell, values, at, *like)
+
+    def _keep(self, reads: Sequence[set[int]]) -> None:
+        """Shared memory for the operands that several sweeps read, by the numbers of each."""
+        self.rows: dict[int, ir.Buffer] = {}
+        self.there = set[int]()  # what has been put there
+        if not self.t.kept or self.stays:
+            return
+        (rows, cols), count = self.t.tile, self.t.tiles(self.shape[-1])
+        own = [(rows, cols), (cols, 1)] if self.t.fast else [(rows, 1), (cols, rows)]
+        for n, operand in enumerate(self.operands):
+            if stays_in_memory(operand) and sum(n in numbers for numbers in reads) > 1:
+                layout = Layout([i for i in ((count, rows * cols), *own) if i[0] != 1] or [(1, 1)])
+                self.rows[n] = self.k.smem(
+                    f"{operand.name}_rows", operand.dtype, (count, rows, cols), layout
+                )
 
     def _sweeps(self, out: Operand) -> bool:
         """Whether an output keeps a reduced dim."""
@@ -249,22 +299,25 @@ class _Writer:
 
     # -- what is computed when --
 
-    def _reads(self, r: _Running) -> set[int]:
+    def _reads(self, number: int) -> set[int]:
         """Operands and earlier values that a reduction needs in its sweep."""
-        if r.rescaled is not None:
-            _, score, factor = r.rescaled
+        if number in self.split:
+            _, score, factor = self.split[number]
             return used(score) | used(factor)
-        return used(self.reductions[r.number - len(self.operands)].cell)
+        return used(self.reductions[number - len(self.operands)].cell)
 
     # -- chunks --
 
-    def _chunks(self, begin: list[Int]) -> Iterator[list[list[Int]]]:
-        """Chunks of a sweep: the index where each of their tiles begins."""
-        for chunk in self._places(begin):
-            yield [self.space.aligned(at) for at in chunk]
+    def _chunks(self, begin: list[Int]) -> Iterator[list[Place]]:
+        """Chunks of a sweep: the index where each of their tiles begins, and its number."""
+        part = self.t.tiles(self.shape[-1]) * self.t.tile[1] if self.t.cluster > 1 else 0
+        for chunk in self._places(begin, part):
+            ats = [[*at[:-1], self.k.rank * part + at[-1]] if part else at for at in chunk]
+            numbers = [at[-1] // self.t.tile[1] if self.rows else 0 for at in chunk]
+            yield list(zip(map(self.space.aligned, ats), numbers, strict=True))
 
-    def _places(self, begin: list[Int]) -> Iterator[list[list[Int]]]:
-        """The same where every row begins aligned.
+    def _places(self, begin: list[Int], part: int) -> Iterator[list[list[Int]]]:
+        """Where the tiles of chunks begin if every row begins aligned; of a part of it, in that.
 
         Whole chunks are a loop, and what is left is one more: only that one ends inside a tile.
         """
@@ -281,7 +334,8 @@ class _Writer:
                 return
             slow = [stack.enter_context(k.range(self.shape[d], name="slow")) for d in self.loops]
             front = [*begin[:-1], *slow, begin[-1]]
-            for first, n in self._runs(self.shape[-1], reach, self.t.ahead):
+            whole = (part, 0) if part else (self.shape[-1], self.t.ahead)
+            for first, n in self._runs(whole[0], reach, whole[1]):
                 yield [[*front, first + at] for at in range(0, n, size)]
 
     def _runs(self, extent: int, most: int, ahead: int = 0) -> Iterator[tuple[Int, int]]:
@@ -300,14 +354,21 @@ class _Writer:
         if rest + ahead:
             yield whole * most, rest + 2 * ahead
 
-    def _loads(self, chunk: list[list[Int]], numbers: set[int]) -> list[dict[int, ir.View]]:
+    def _loads(self, chunk: list[Place], numbers: set[int]) -> list[dict[int, ir.View]]:
         """Operands of every tile of a chunk: all reads begin before any value is used."""
-        return [self._load(at, numbers, n) for n, at in enumerate(chunk)]
+        found = [self._load(at, numbers, n, number) for n, (at, number) in enumerate(chunk)]
+        for values, (_, number) in zip(found, chunk, strict=True):
+            for n in sorted((numbers & self.rows.keys()) - self.there):
+                self.k.copy(self.rows[n][number], values[n])
+        return found
 
-    def _load(self, at: list[Int], numbers: set[int], tile: int) -> dict[int, ir.View]:
+    def _load(
+        self, at: list[Int], numbers: set[int], tile: int, number: Int = 0
+    ) -> dict[int, ir.View]:
         """Operands of a tile, and row values, by number.
 
-        A chunk that is all of the reduced dims stays in registers.
+        A chunk that is all of the reduced dims stays in registers, or what was read of several in
+        shared memory, by the tile's number.
         """
         found = dict(self.values)
         for n in sorted(with_looks(numbers, self.operands)):
@@ -317,6 +378,10 @@ class _Writer:
             key = n, tile if self._sweeps_over(operand) else -1
             if self.stays and key in self.held:
                 found[n] = self.held[key]
+                continue
+            if n in self.there:
+                found[n] = self.k.reg_like(operand.name, operand.dtype, self.like.all).all
+                self.k.copy(found[n], self.rows[n][number])
                 continue
             found[n] = self.space.load(operand, at, self.t.tile, self.like, values=found)
             self.held[key] = found[n]
@@ -362,7 +427,7 @@ class _Writer:
         r: _Running,
         running: list[_Running],
         loaded: list[dict[int, ir.View]],
-        chunk: list[list[Int]],
+        chunk: list[Place],
     ) -> None:
         """Merge a chunk into a running value, and into the sums that its maximum rescales."""
         k, reduction = self.k, self.reductions[r.number - len(self.operands)]
@@ -373,7 +438,7 @@ class _Writer:
         unit = unit_of(reduction.monoid, r.dtype)
         top = k.reg_like("top", r.dtype, self.like.all) if sums else r.acc
         parts, before = list[ir.View](), r.acc.all
-        for values, at in zip(loaded, chunk, strict=True):
+        for values, (at, _) in zip(loaded, chunk, strict=True):
             parts.append(self._value(reduction.cell, r.dtype, unit, values, at[-1]))
             k.map(merged, top.all, before, parts[-1])
             before = top.all
@@ -383,7 +448,7 @@ class _Writer:
             factor = s.rescaled[2]
             change = substituted(softmax.rescale, {0: arg(0), 1: arg(1)})
             k.map(apply("mul", arg(2), change), s.acc.all, r.acc.all, top.all, s.acc.all)
-            for values, at, part in zip(loaded, chunk, parts, strict=True):
+            for values, (at, _), part in zip(loaded, chunk, parts, strict=True):
                 added: Cell = substituted(softmax.weight, {0: arg(-3), 1: arg(-2)})
                 given: Mapping[int, ir.View] = {
                     **values, -2: top.all, -3: part, -4: s.acc.all
@@ -407,9 +472,42 @@ class _Writer:
         change = substituted(ONLINE["softmax"].rescale, {0: arg(1), 1: arg(2)})
         k.map(apply("mul", arg(0), change), r.acc.all, r.acc.all, own.all, top)
         k.reduce("+", total.all, r.acc.all, [1], self._scratch(total))
-        # A maximum of -inf makes every exponent a NaN, as it does without running values.
+
+    def _join(self, running: list[_Running]) -> None:
+        """Merge what the CTAs of a cluster have found, in their order."""
+        k, ranks, parts = self.k, range(self.t.cluster), dict[int, list[ir.View]]()
+        found = {r.number: self.values[r.number] for r in running}
+        slots = {n: k.smem(f"part{n}", v.buffer.dtype, v.shape) for n, v in found.items()}
+        for n, value in found.items():
+            k.copy(slots[n].all, value)
+        k.cluster_sync()
+        for n, value in found.items():
+            parts[n] = [k.reg_like("part", value.buffer.dtype, value).all for _ in ranks]
+            for rank in ranks:
+                k.fetch(parts[n][rank], slots[n].all, rank)
+        for r in running:
+            merge = MONOIDS[self.reductions[r.number - len(self.operands)].monoid].merges
+            each: list[Cell] = [arg(n) for n in ranks]
+            given = parts[r.number]
+            if r.rescaled is not None:
+                n, change = len(ranks), ONLINE["softmax"].rescale
+                by = [substituted(change, {0: arg(n + rank), 1: arg(2 * n)}) for rank in ranks]
+                each = [apply("mul", x, y) for x, y in zip(each, by, strict=True)]
+                given = [*given, *parts[r.rescaled[0]], self.values[r.rescaled[0]]]
+            cell = each[0]
+            for other in each[1:]:
+                cell = apply(merge, cell, other)
+            joined = k.reg_like(f"joined{r.number}", r.dtype, found[r.number])
+            mapped(k, cell, joined.all, dict(enumerate(given)))
+            self.values[r.number] = joined.all
+
+    def _not_a_number(self, r: _Running) -> None:
+        """A maximum of -inf makes every exponent a NaN, as it does without running values."""
+        if r.rescaled is None:
+            return
+        total, top = self.values[r.number], self.values[r.rescaled[0]]
         nothing = apply("where", apply("eq", arg(1), -math.inf), apply("sub", arg(1), arg(1)), 0.0)
-        k.map(apply("add", arg(0), nothing), total.all, total.all, top)
+        self.k.map(apply("add", arg(0), nothing), total, total, top)
 
     def _scratch(self, total: ir.Buffer) -> ir.Buffer | None:
         """Shared memory for one exchange between warps, of its own: nothing waits for readers."""

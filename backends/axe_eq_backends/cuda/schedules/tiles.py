@@ -8,6 +8,8 @@ from axe_eq.layout import Layout
 from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq_backends.cuda.instrs import SmemForm
 
+MOST_PANEL = 256  # columns that a bulk copy stores
+
 
 def swizzle(width: int, itemsize: int) -> tuple[Swizzle, ...]:
     """The hardware's swizzle of `width` bytes (32, 64 or 128), on elements; none for others."""
@@ -46,7 +48,7 @@ def panel_width(cols: int, itemsize: int, major: int = 1) -> int:
     widest = swizzled_width(cols, itemsize)
     if widest * itemsize >= 64:
         return widest
-    whole = [n for n in range(8, cols + 1, 8) if cols % n == 0]
+    whole = [n for n in range(8, min(cols, MOST_PANEL) + 1, 8) if cols % n == 0]
     few = [n for n in whole if 32 <= n <= 128] or whole
     return max(few, default=widest)
 

@@ -94,9 +94,10 @@ class Tiling:
         band: tile rows of a band, for reuse of operands in L2.
         forms: shared-memory form per operand name; by default the widest swizzle that fits.
         staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
-        cluster: CTAs of a cluster.
-        along: "m" (they take neighbouring tiles of rows and share b) or "n" (columns, a).
+        cluster_rows, cluster_cols: CTAs of a cluster along rows, which share b, and along columns,
+            which share a.
         split: CTAs of a cluster that take a part of the steps of one tile each.
+        rest: whether they do with those tiles alone that fill no wave of the grid.
     """
 
     m: int = 128
@@ -107,9 +108,10 @@ class Tiling:
     band: int = 8
     forms: dict[str, str] = field(default_factory=dict)
     staging: int = 0
-    cluster: int = 1
-    along: str = "m"
+    cluster_rows: int = 1
+    cluster_cols: int = 1
     split: int = 1
+    rest: int = 0
 
     def __hash__(self) -> int:
         return hash((self.m, self.n, self.k, self.stages, self.consumers, self.band, self.staging))
@@ -117,20 +119,23 @@ class Tiling:
     @classmethod
     def of(cls, parameters: Mapping[str, int]) -> Tiling:
         """The tiling of a candidate, by `PARAMETERS`; whoever writes its problem has turned it."""
-        chosen: dict[str, Any] = dict(parameters)
-        rows, cols = (chosen.pop(f"cluster_{side}") for side in ("rows", "cols"))
-        chosen.pop("turned")
-        return cls(**chosen, cluster=rows * cols, along="m" if cols == 1 else "n")
+        chosen: dict[str, Any] = {n: size for n, size in parameters.items() if n != "turned"}
+        return cls(**chosen)
+
+    @property
+    def cluster(self) -> int:
+        """CTAs of a cluster that share operands."""
+        return self.cluster_rows * self.cluster_cols
 
     @property
     def cluster_m(self) -> int:
         """Rows of a cluster's tile."""
-        return self.m * (self.cluster if self.along == "m" else 1)
+        return self.m * self.cluster_rows
 
     @property
     def cluster_n(self) -> int:
         """Columns of a cluster's tile."""
-        return self.n * (self.cluster if self.along == "n" else 1)
+        return self.n * self.cluster_cols
 
 
 DEFAULT = Tiling()
@@ -148,6 +153,7 @@ PARAMETERS = frozenset(
         "cluster_rows",
         "cluster_cols",
         "split",
+        "rest",
         "turned",
     }
 )

@@ -1,0 +1,113 @@
+"""Exchanges that kernels carry: they read, or store, where other devices have a value.
+
+Where a link lets devices see each other's memory, an exchange of a value as it is may be left to
+the kernels beside it. Those that read what it brings read it where it comes from. Or those that
+make what it sends store it where it goes. Then it only says who waits for whom. Both are
+candidates, and what they cost says which is taken: a kernel that reads an operand many times reads
+it over the link as often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from axe_eq.errors import AxeError
+from axe_eq.layout import Layout, Mesh
+from axe_eq.mesh.across import Across, across
+from axe_eq.mesh.sides import side
+from axe_eq.schedule import shard
+from axe_eq.schedule.graph import BufferSpec, MoveStep, ScheduleGraph, SpmdStep
+
+ALIGNMENT_BYTES = 128  # of where blocks and parts begin, as kernels read and write memory
+READ, STORE = "read", "store"  # by whom an exchange is carried
+
+
+def lies_across(part: BufferSpec, whole: BufferSpec, mesh: str) -> Layout:
+    """How ranks' parts of a value lie across devices.
+
+    Raises:
+        ScheduleError: see `axe_eq.mesh.across`.
+    """
+    return _across(part, whole, mesh).layout
+
+
+def _across(part: BufferSpec, whole: BufferSpec, mesh: str) -> Across:
+    sides = [side(b.layout, b.value_type.shape, shard.DEVICE_AXIS) for b in (part, whole)]
+    return across(sides[0], sides[1], shard.n_devices(mesh))
+
+
+def _is_aligned(part: BufferSpec, whole: BufferSpec, mesh: str) -> bool:
+    """Whether every rank's part begins where kernels read and write memory."""
+    begins, size = _across(part, whole, mesh).begins, part.value_type.itemsize
+    return all(place * size % ALIGNMENT_BYTES == 0 for _, place in begins)
+
+
+@dataclass(frozen=True)
+class Alike:
+    """Exchanges between the same layouts of values of one type: of layers, say.
+
+    Attributes:
+        numbers: theirs.
+        ways: how kernels may carry them.
+        time_s: what they take together.
+    """
+
+    numbers: tuple[int, ...]
+    ways: tuple[str, ...]
+    time_s: float
+
+
+def carriers(graph: ScheduleGraph) -> list[Alike]:
+    """The exchanges that kernels may carry, those that are alike together, the longest first."""
+    mesh = shard.mesh_text(Mesh(dict(graph.mesh or {})))
+    kinds: dict[tuple[Any, ...], list[MoveStep]] = {}
+    for step in graph.steps:
+        if isinstance(step, MoveStep) and step.n_bytes and _is_plain(step):
+            pair = [graph.buffers[a.buffer] for a in (*step.reads, *step.writes)]
+            if ways := tuple(_ways(graph, step, pair, mesh)):
+                given = pair[0].role != "temporary"
+                key = ways, given, *((b.type, b.layout) for b in pair)
+                kinds.setdefault(key, []).append(step)
+    found = [
+        Alike(tuple(map(number_of, steps)), key[0], sum(s.time_s for s in steps))
+        for key, steps in kinds.items()
+    ]
+    return sorted(found, key=lambda alike: -alike.time_s)
+
+
+def _ways(
+    graph: ScheduleGraph, step: MoveStep, pair: Sequence[BufferSpec], mesh: str
+) -> Iterator[str]:
+    """How kernels may carry an exchange."""
+    names = {b.name for b in pair}
+    held = any(b.within or b.role == "output" for b in pair)
+    if held or any(b.within in names for b in graph.buffers.values()):
+        return
+    source, goal = pair
+    for how, part, whole in ((STORE, source, goal), (READ, goal, source)):
+        if _is_of_kernels(graph, step, part.name, how):
+            with suppress(AxeError):
+                if _is_aligned(part, whole, mesh):
+                    yield how
+
+
+def number_of(step: MoveStep) -> int:
+    """The number of an exchange, which its name begins with."""
+    return int(step.name.removeprefix("m").partition("_")[0])
+
+
+def _is_plain(step: MoveStep) -> bool:
+    """Whether one value is brought as it is."""
+    return len(step.reads) == 1 and all(node.kind == "load" for node in step.nodes)
+
+
+def _is_of_kernels(graph: ScheduleGraph, step: MoveStep, name: str, how: str) -> bool:
+    """Whether kernels alone read what is brought, or make what is sent, for this exchange alone."""
+    readers = [s for s in graph.steps if name in {a.buffer for a in s.reads}]
+    if how == READ:
+        return all(isinstance(s, SpmdStep) for s in readers)
+    makers = [s for s in graph.steps if name in {a.buffer for a in s.writes}]
+    return readers == [step] and all(isinstance(s, SpmdStep) for s in makers) and bool(makers)
