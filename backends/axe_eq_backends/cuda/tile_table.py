@@ -28,6 +28,7 @@ from axe_eq_backends.cuda.sides import Matrices
 Mask = npt.NDArray[np.bool_]
 _SIDES = (1, 2, 4)  # of a cluster, in tiles
 MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
+MOST_TILE = 1 << 12  # rows, columns or panels are fewer
 WIDE_COLS, WIDE_ROWS = 384, 128  # of tiles that fit: their sums fit registers
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
@@ -137,8 +138,12 @@ def _table(
         "turned": np.full(len(m), float(turned)),
     }  # fmt: skip
     uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
-    made = tuple(names[r] for r in row.tolist())
-    return Table(chosen, made, np.array(rates)[row], uneven, panels, m * wide * itemsize)
+    # Of few panels as many are in shared memory whatever most are offered.
+    same = ((row * len(ways) + way) * MOST_TILE + m) * MOST_TILE + n
+    kept = np.sort(np.unique(same * MOST_TILE + staging, return_index=True)[1])
+    made = tuple(names[r] for r in row[kept].tolist())
+    columns = (np.array(rates)[row], uneven, panels, m * wide * itemsize)
+    return Table({x: c[kept] for x, c in chosen.items()}, made, *(c[kept] for c in columns))
 
 
 def offered(sides: Matrices, lines: bool, target: Target) -> Table:
