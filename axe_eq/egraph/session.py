@@ -96,6 +96,7 @@ class _Taught:
         taught: rulesets of the laws that it knows.
         answering: primitives that ever had an answer.
         aside: commands that delete the terms which were set aside: no rule sees them.
+        held: rows of all sessions that it served: it keeps some memory of each.
         is_whole: no command broke off in it.
         thread: which one made it.
     """
@@ -105,6 +106,7 @@ class _Taught:
         self.egg = egg.EGraph()
         self.taught: set[str] = set()
         self.aside: list[Any] = []
+        self.held = 0
         self.answering: set[str] = set()
         self._waiting: list[tuple[frozenset[str], str]] = []
         self._together: dict[tuple[str, ...], str] = {}
@@ -228,11 +230,12 @@ def _take(known: _Known) -> _Taught:
 
 
 def _give_back(known: _Known, taught: _Taught) -> None:
-    """Keep the e-graph of a session that ended, unless it is large or a command broke off in it."""
+    """Keep the e-graph of a session that ended, unless it held much or a command broke off."""
     is_mine = _is_main() and taught.thread == threading.get_ident() and not are_lost()
     if not (is_mine and taught.is_whole):
         return
-    if sum(size for _, size in taught.sizes()) > _ROWS_AT_MOST:
+    taught.held += sum(size for _, size in taught.sizes())
+    if taught.held > _ROWS_AT_MOST:
         return
     _kept[known.key()] = known, taught
     while len(_kept) > _KEPT_AT_MOST:

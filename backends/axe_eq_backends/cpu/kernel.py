@@ -43,7 +43,7 @@ class Kernel:
         self.step = step
 
     @cached_property
-    def _formulas(self) -> Cone | None:
+    def formulas(self) -> Cone | None:
         """Its formulas; None where its nodes are evaluated."""
         layouts = [parse_layout(a.layout) for a in (*self.step.reads, *self.step.writes)]
         if self.step.rounds or any(x.box or x.swizzle for x in layouts):  # which tables say sooner
@@ -72,7 +72,7 @@ class Kernel:
         Raises:
             ScheduleError: where coverage is given, an element that is not stored exactly once.
         """
-        if self._formulas is None:
+        if self.formulas is None:
             values = _whole(self.step, reads)
             for number, (root, view) in enumerate(zip(self.step.roots, writes, strict=True)):
                 view.write(view.everything, values[root])
@@ -80,8 +80,8 @@ class Kernel:
                     coverage[number].add(view.everything)
         else:
             counts = [c.counts for c in coverage]
-            found = _Blocks(self._formulas, flats, counts, _chunks(self.step))
-            found.run(_blocks(self.step, self._formulas))
+            found = _Blocks(self.formulas, flats, counts, _chunks(self.step))
+            found.run(_blocks(self.step, self.formulas))
         for each in coverage:
             each.check()
 

@@ -30,7 +30,7 @@ from axe_eq.schedule.graph import (
     TileNode,
     from_json,
 )
-from axe_eq_backends.cpu.kernel import Needs, sharing
+from axe_eq_backends.cpu.kernel import Kernel, Needs, sharing
 from axe_eq_backends.cpu.run import run_schedule
 from tests.unit.schedule.layouts import in_layouts
 
@@ -308,6 +308,33 @@ def test_a_selector_that_steps_over_both_edges_is_filled_there(
     graph = kernel(nodes, [1], {"x": "f32[6]"}, {"p": 8}, {"p": block})
     x = rng.standard_normal(6).astype(np.float32)
     assert np.array_equal(run_schedule(graph, [x])[0], evaluate_sel(name, [x]))
+
+
+# Of a value's rows, what is summed: selectors, boxes of load and value, and operands.
+MOVED: dict[str, tuple[str, str, str, dict[str, str]]] = {
+    "padding alone in a block": ("pad ((5,6),(0,0)) 2.0", "p-5 k", "p k", {"x": "f32[4,6]"}),
+    "parts": ("parts 0 4", "*", "p k", {"x": "f32[10]"}),
+    "rows that integers say": ("lookup 0 (0,)", "* k", "p k", {"x": "f32[9,6]", "i": "i64[15]"}),
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+@pytest.mark.parametrize("blocks", [{}, {"p": 3, "k": 4}])
+def test_what_is_reduced_is_read_where_selectors_say(
+    name: str, blocks: dict[str, int], rng: Rng
+) -> None:
+    text, own, box, types = MOVED[name]
+    out = str(sel_type(text, tuple(map(value_type, types.values()))))
+    rows = value_type(out).shape[0]
+    nodes = [load(0, types["x"], own), *([load(1, types["i"], "p")] if "i" in types else [])]
+    nodes.append(gather(text, box, out, *range(len(nodes))))
+    nodes.append(cell("a b -> a; + b", "id", "p", f"f32[{rows}]", len(nodes) - 1))
+    loops = {"p": rows, "k": value_type(out).shape[1]}
+    graph = kernel(nodes, [len(nodes) - 1], types, loops, blocks)
+    assert Kernel(graph.kernels[0]).formulas is not None
+    given = [rng.integers(0, 9, value_type(t).shape).astype(DTYPES[value_type(t).dtype].numpy)
+             for t in types.values()]  # fmt: skip
+    assert np.array_equal(run_schedule(graph, given)[0], evaluate_sel(text, given).sum(1))
 
 
 def test_a_root_without_a_grid_letter_is_stored_once(rng: Rng) -> None:

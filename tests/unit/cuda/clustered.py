@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from axe_eq.kernel.dispatch import dispatch
 from axe_eq.kernel.expr import Int, equal
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
+from axe_eq_backends.cuda.families import derivations
+from axe_eq_backends.cuda.target import h200
 
 ROWS, COLS, TILES = 32, 64, 5
 EXTENT = TILES * ROWS - 3  # the last tile has a tail
 HELD = Layout([(4, 1, "warp"), (2, 8, "reg"), (4, 8, "lane"), (8, 1, "lane"), (8, 1, "reg")])
+RACES = "before the (read|write) by"  # what faults of the interpreter say of them
 To = Callable[[ThreadBuilder], Sequence[Int]]
 
 
@@ -127,3 +132,16 @@ def arrays(cluster: int = 2, seed: int = 0) -> dict[str, Any]:
     """Random x, and a place for y."""
     x = np.random.default_rng(seed).standard_normal((EXTENT, COLS)).astype(np.float16)
     return {"x": x, "y": np.zeros((cluster, EXTENT, COLS), np.float16)}
+
+
+def levels(kernel: ir.Kernel) -> Iterator[Planned | None]:
+    """Primitive level, plan level."""
+    yield None
+    yield dispatch(kernel, h200, derivations())
+
+
+def changed(kernel: ir.Kernel, change: Callable[[ir.Statement], object]) -> ir.Kernel:
+    """The kernel after a change of its statements, with the counts of the right one."""
+    for s, _ in list(ir.walk(kernel)):
+        change(s)
+    return kernel

@@ -101,6 +101,15 @@ def test_few_are_kept() -> None:
     assert len(sessions._kept) == sessions._KEPT_AT_MOST
 
 
+def test_what_served_many_rows_is_not_kept(
+    taught: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_ROWS_AT_MOST", 5)
+    for n_made in (1, 1, 1, 2):  # two rows each
+        Session({"exact": FEW}, SYMBOLS, [type_of, types_of]).insert(X)
+        assert len(taught) == n_made
+
+
 def test_what_broke_off_is_not_kept(taught: list[Any]) -> None:
     session = Session({"exact": FEW}, SYMBOLS, [type_of, types_of])
     session.insert(X)
