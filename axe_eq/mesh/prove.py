@@ -26,6 +26,7 @@ from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, wri
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
+from axe_eq.schedule.bind import loop_extents
 from axe_eq.schedule.box import ALL, parse
 from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
@@ -307,6 +308,10 @@ def _check_own(place: str, buffers: Mapping[str, BufferSpec], step: GraphStep) -
         if len(parse(node.box)) != value_type(node.type).rank:
             wrong = f"has box {node.box!r} for {node.type}"
             raise ScheduleError(f"{place}, node {number}", wrong, "an entry per dim")
+    extents = loop_extents(step.nodes)
+    for letter, n in step.loops.items():
+        if n > (most := extents.get(letter, 1)):
+            raise ScheduleError(place, f"loops {n:,} times over {letter}", f"{most:,} at most")
     for root, access in zip(step.roots, step.writes, strict=True):
         if step.nodes[root].type != buffers[access.buffer].type:
             raise ScheduleError(place, f"stores {step.nodes[root].type}", f"as {access.buffer!r}")

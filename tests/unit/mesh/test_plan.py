@@ -236,6 +236,19 @@ def test_stored_blocks_are_all_of_a_value_or_refused() -> None:
     assert is_stored(TileNode("load", "", "", "p", "f32[8]"), 2**40)
 
 
+def test_no_kernel_loops_more_often_than_over_every_index() -> None:
+    plan = compiled("mlp").plan
+    number, local = next((n, s) for n, s in enumerate(plan.steps) if isinstance(s, LocalStep)
+                         and any(k.loops for k in s.graph.kernels))  # fmt: skip
+    at, kernel = next((n, k) for n, k in enumerate(local.graph.steps) if getattr(k, "loops", None))
+    loops = {**kernel.loops, next(iter(kernel.loops)): 2**40}
+    steps = [*local.graph.steps]
+    steps[at] = replace(kernel, loops=loops)
+    other = replace(local, graph=replace(local.graph, steps=tuple(steps)))
+    with pytest.raises(ScheduleError, match="loops 1,099,511,627,776 times over"):
+        replace(plan, steps=(*plan.steps[:number], other, *plan.steps[number + 1 :])).prove()
+
+
 def is_stored(root: TileNode, n: int) -> bool:
     try:
         _check_stored("step", root, {"p": n})
