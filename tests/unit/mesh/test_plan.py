@@ -21,7 +21,7 @@ from axe_eq.mesh.simulate import Simulation
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, writes_of
 from axe_eq.program.nesting import flatten
 from axe_eq.schedule.box import Entry
-from axe_eq.schedule.graph import ScheduleGraph, TileNode
+from axe_eq.schedule.graph import KernelStep, ScheduleGraph, TileNode
 from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cpu.target import cpu
 from tests.unit.mesh.programs import CASES, M4, arguments, compiled
@@ -238,12 +238,13 @@ def test_stored_blocks_are_all_of_a_value_or_refused() -> None:
 
 def test_no_kernel_loops_more_often_than_over_every_index() -> None:
     plan = compiled("mlp").plan
-    number, local = next((n, s) for n, s in enumerate(plan.steps) if isinstance(s, LocalStep)
-                         and any(k.loops for k in s.graph.kernels))  # fmt: skip
-    at, kernel = next((n, k) for n, k in enumerate(local.graph.steps) if getattr(k, "loops", None))
-    loops = {**kernel.loops, next(iter(kernel.loops)): 2**40}
+    number, local, at, kernel = next(
+        (n, s, k, kernel)
+        for n, s in enumerate(plan.steps) if isinstance(s, LocalStep)
+        for k, kernel in enumerate(s.graph.steps) if isinstance(kernel, KernelStep) and kernel.loops
+    )  # fmt: skip
     steps = [*local.graph.steps]
-    steps[at] = replace(kernel, loops=loops)
+    steps[at] = replace(kernel, loops=dict.fromkeys(kernel.loops, 2**40))
     other = replace(local, graph=replace(local.graph, steps=tuple(steps)))
     with pytest.raises(ScheduleError, match="loops 1,099,511,627,776 times over"):
         replace(plan, steps=(*plan.steps[:number], other, *plan.steps[number + 1 :])).prove()
