@@ -93,7 +93,7 @@ def test_blocks_lie_in_the_memory_of_the_whole(name: str, monkeypatch: pytest.Mo
         assert axe.check_certificate(verdict.certificate)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("late", [True, False])
 @pytest.mark.parametrize(("n", "sizes"), [(3, (1,)), (4, (1, 1)), (5, (1,))])
 def test_sums_that_every_device_adds_in_an_order_of_its_own_are_proved(
