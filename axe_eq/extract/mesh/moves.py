@@ -149,10 +149,8 @@ class Moves:
 
     def timed(self, messages: Messages, stored: int) -> Price:
         """The price of messages, of which every device stores so many bytes."""
-        n = shard.n_devices(self.mesh)
-        n_bytes, counts = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
-        for (src, dst), size in messages.pairs.items():
-            n_bytes[src, dst], counts[src, dst] = size, 1
+        n_bytes = self._bytes(messages)
+        counts = (n_bytes > 0).astype(np.int64)
         seconds = max(self.wires.seconds(n_bytes, counts), self._copying(stored))
         return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
@@ -163,14 +161,19 @@ class Moves:
             messages: they.
             copied: bytes of a device that are copied to where others see them.
         """
-        n = shard.n_devices(self.mesh)
-        n_bytes = np.zeros((n, n), np.int64)
-        for (src, dst), size in messages.pairs.items():
-            n_bytes[src, dst] = size
+        n_bytes = self._bytes(messages)
         waiting = self.wires.waiting(n_bytes)
         if copied:
             waiting += self.target.launch_s + self._copying(copied)
         return Price(messages.n_bytes, waiting, self.wires.by_link(n_bytes))
+
+    def _bytes(self, messages: Messages) -> Ints:
+        """Per two devices, bytes from the first to the second."""
+        n = shard.n_devices(self.mesh)
+        found = np.zeros((n, n), np.int64)
+        for pair, size in messages.pairs.items():
+            found[pair] = size
+        return found
 
     def _copying(self, stored: int) -> float:
         """Seconds of a device that copies so many bytes: what it has itself, beside its links."""

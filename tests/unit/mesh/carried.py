@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-import axe_eq as axe
 from axe_eq.extract.mesh.seen import carriers
 from axe_eq.pipeline import answers
 from axe_eq.pipeline.on_mesh import Plans
-from axe_eq.run.executable import Executable
 from axe_eq.target import Target
 from axe_eq_backends.cpu.target import cpu
-from tests.unit.mesh.programs import CASES
 
 
 def seeing(target: Target = cpu) -> Target:
@@ -42,18 +38,3 @@ def carry(monkeypatch: pytest.MonkeyPatch, how: str) -> list[int]:
         monkeypatch.setattr(Plans, name, lambda plans: None)
     monkeypatch.setattr(Plans, "_transform", lambda plans, problem: None)
     return found
-
-
-def compiled_for(name: str, target: Target, **how: Any) -> Executable:
-    """A case's program, by time."""
-    of = CASES[name]
-    specs = [
-        axe.Spec(shape, dtype, layout=axe.read("jax", cut, shape=shape, mesh=of.mesh))
-        for shape, cut, dtype in of.given
-    ]
-    roots = axe.trace(of.fn, *specs).outputs
-    outputs = [
-        None if cut is None else axe.read("jax", cut, shape=root.shape, mesh=of.mesh)
-        for cut, root in zip(of.wanted, roots, strict=True)
-    ]
-    return axe.compile(of.fn, *specs, target=target, mesh=of.mesh, outputs=outputs, **how)

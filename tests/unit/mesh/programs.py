@@ -15,6 +15,7 @@ from axe_eq import nn
 from axe_eq.layout import Mesh
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.run.executable import Executable
+from axe_eq.target import Target
 
 M4 = Mesh({"x": 4})
 R, C, W = "P('x',None)", "P(None,'x')", "P(None,None)"
@@ -140,6 +141,11 @@ READ_AT = ("lookup", "vocabulary", "vocabulary by bytes")  # whose integers are 
 @cache
 def compiled(name: str, target: str = "cpu", objective: str = "link_bytes") -> Executable:
     """A case's program, compiled once; by bytes, for which few plans are compiled to compare."""
+    return compiled_for(name, target, objective=objective)
+
+
+def compiled_for(name: str, target: Target | str, **how: Any) -> Executable:
+    """A case's program, compiled anew; by time, where nothing else is said."""
     of = CASES[name]
     specs = [
         axe.Spec(shape, dtype, layout=axe.read("jax", cut, shape=shape, mesh=of.mesh))
@@ -150,9 +156,7 @@ def compiled(name: str, target: str = "cpu", objective: str = "link_bytes") -> E
         None if cut is None else axe.read("jax", cut, shape=root.shape, mesh=of.mesh)
         for cut, root in zip(of.wanted, roots, strict=True)
     ]
-    return axe.compile(
-        of.fn, *specs, target=target, mesh=of.mesh, outputs=outputs, objective=objective
-    )
+    return axe.compile(of.fn, *specs, target=target, mesh=of.mesh, outputs=outputs, **how)
 
 
 def arguments(name: str, seed: int = 0) -> list[Array]:

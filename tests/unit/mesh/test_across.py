@@ -28,8 +28,8 @@ from axe_eq.run.meshes import local_codes
 from axe_eq.schedule.window import flattened, in_window, remote
 from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cuda.target import h200
-from tests.unit.mesh.carried import carry, compiled_for, seeing
-from tests.unit.mesh.programs import CASES, arguments
+from tests.unit.mesh.carried import carry, seeing
+from tests.unit.mesh.programs import CASES, arguments, compiled_for
 from tests.unit.mesh.test_plan import ROUNDS, damaged, leaves, outcome
 from tests.unit.mesh.test_transports import Copying
 
