@@ -163,8 +163,8 @@ def _turned_product() -> Subject:
 
 
 def _product_side_by_side() -> Subject:
-    """Two consumers with half of the columns each, of two tiles; tails both ways, a residual."""
-    m, n, k = 72, 56, 96
+    """Two consumers with half of the columns each, of two tiles, and a residual."""
+    m, n, k = 128, 64, 96
     a, b, r = normal(m, k, seed=1), normal(n, k, seed=2), normal(m, n, seed=3)
     arrays = {"A": a, "B": b, "R": r, "C": np.zeros((m, n), np.float16)}
     problem = Problem(m, n, k, cell=apply("add", X, Y), extras=(Extra("R", "mn"),))
