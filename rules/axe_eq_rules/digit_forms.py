@@ -17,7 +17,6 @@ from functools import lru_cache
 from math import prod
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.gathers import gather_text
 from axe_eq.program.ops import MONOIDS, Pull, cell, folding, join_text, keeps_equal, scan, selector
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
@@ -42,6 +41,7 @@ from axe_eq_rules.digits import (
     written,
 )
 from axe_eq_rules.joins import join_axis
+from axe_eq_rules.lookup_forms import gathered, lookup_of_parts, uncast
 from axe_eq_rules.movement import Unread, movement
 from axe_eq_rules.parts_forms import counted, scan_and_totals, scan_of_parts
 from axe_eq_rules.sum_forms import sum_of_parts
@@ -77,7 +77,7 @@ def _view(term: Term, sums: bool) -> View:
             added = sum_of_parts(
                 term, lambda x: view(x, sums), lambda m, x: _merges(m, x, sums), _inside
             )
-            return added or _with_totals(_operator(term, given, sums), sums)
+            return added or _rewritten(_operator(term, given, sums), sums)
         if term.symbol is Sel:
             return _selector(term, given, sums)
         return scanned(term, given)
@@ -86,11 +86,13 @@ def _view(term: Term, sums: bool) -> View:
     return whole(_opaque(term, given))
 
 
-def _with_totals(of: View, sums: bool) -> View:
-    """A view of a scan of all, where the core is scans of parts and totals before them."""
+def _rewritten(of: View, sums: bool) -> View:
+    """A view of a scan of all, or of a read of a whole table, where the core is these in parts."""
     core = scan_and_totals(
         of.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
     )
+    if core is None and (sums or _whole_ring(of.core)):
+        core = lookup_of_parts(of.core)
     return of if core is None else view(written(replace(of, core=core)), sums)
 
 
@@ -115,7 +117,10 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         if (known := counted(term)) is not None:
             return view(known, sums)
         (look,) = declared.look(params, types)
-        return gathered(term, given[look.operand], given[look.by], look.dim, pulls[look.by])
+        by = given[look.by]
+        if (found := uncast(by.core)) is not None:
+            by = view(written(replace(by, core=found)), sums)
+        return gathered(term, given[look.operand], by, look.dim, pulls[look.by])
     try:
         return _moved_as_one(_opaque(term, given), sums)
     except Unread:
@@ -223,34 +228,6 @@ def _apart(
         inner.append(own)
         outer[d] = own
     return View(core, tuple(inner), tuple(outer), sizes)
-
-
-def gathered(term: Term, of: View, by: View, axis: int, row: Sequence[Pull | None]) -> View:
-    """A gather: digits that both operands have, those of the integers as one dim, the others.
-
-    What copies of the source along a dim of the integers give is what one of them gives.
-    """
-    rank, own = len(shape(term)), {p.axis: n for n, p in enumerate(row) if p is not None}
-    if term.args[0] != gather_text(axis, sorted(own)):
-        raise Apart
-    passing = [d for d in range(rank) if d != axis]
-    digits, sizes, ends = common(term, passing, [(of, {d: d for d in passing}), (by, own)])
-    of = named(of, {d: digits[d] for d in passing}, ends, len(sizes))
-    both = [d for d in passing if d in own]
-    by = named(by, {own[d]: digits[d] for d in both}, {own[d]: ends[d] for d in both}, len(sizes))
-    held = [{d for dim in x.inner for d in dim} for x in (of, by)]
-    along = by.outer[own[axis]] if axis in own else ()
-    sizes |= {d: by.extents[d] for d in along}
-    fronts = runs([of.inner, by.inner], held[0] & held[1] & set(sizes) - set(along))
-    rest = runs([of.inner], held[0] - held[1] - set(of.outer[axis]))
-    wanted = (held[1] - held[0]) & set(sizes) | (held[1] & set(along))
-    new = tuple(d for dim in by.inner for d in dim if d in wanted)
-    source = in_front(of, (*fronts, of.outer[axis], *rest), (), digits)
-    integers = in_front(by, (*fronts, *([new] if new else [])), (), digits)
-    n = len(fronts)
-    text = gather_text(n, range(n + bool(new)))
-    outer = tuple(along if d == axis else tuple(digits[d]) for d in range(rank))
-    return View(sel(text, written(source), written(integers)), (*fronts, new, *rest), outer, sizes)
 
 
 # -- block operators -------------------------------------------------------------------------------

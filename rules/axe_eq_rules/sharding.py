@@ -35,7 +35,8 @@ def digit_form(t: Value) -> tuple[Term, Term]:
 
     And f(x) ++ f(y) = f(x ++ y), where f reads the joined dim as it is and all else is the same;
     a scan of each part behind the totals of those before it = the scan of all; rows that integers
-    without inputs count = a view; the index of the greatest of parts' = that of all.
+    without inputs count = a view; the index of the greatest of parts' = that of all; a sum of what
+    devices read of their rows of a table = a read of the table.
     """
     return _formed(t, sums=False)
 
