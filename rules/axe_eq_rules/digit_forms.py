@@ -18,7 +18,7 @@ from math import prod
 
 from axe_eq.errors import ProgramError
 from axe_eq.program.gathers import gather_text
-from axe_eq.program.ops import MONOIDS, Pull, folding, join_text, keeps_equal, scan, selector
+from axe_eq.program.ops import MONOIDS, Pull, cell, folding, join_text, keeps_equal, scan, selector
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
@@ -282,7 +282,8 @@ def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
     outer = tuple(tuple(d for d in digits[n] if made.extents[d] > 1) for n in range(sig.n_out))
     sizes = {d: made.extents[d] for dim in outer for d in dim}
     name = _inlined(made, sig.monoid, name, sums)
-    monoid = _drop_units(made, sig.monoid)
+    _merged_parts(made, sig.monoid, name, sums)
+    monoid, name = _drop_units(made, sig.monoid, name)
     _trimmed(made)
     members = _fuse(made)
     return _made(made, monoid, name, members, outer, sizes)
@@ -369,6 +370,53 @@ def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
     return name
 
 
+def _merged_parts(made: _Reads, monoid: str, name: str, sums: bool) -> None:
+    """A structured reduction of what stands for parts becomes that of all.
+
+    So the index of the largest of maxima, each beside its index in a part, is that of all.
+    """
+    stands = _stands(monoid, name)
+    if not stands or not (MONOIDS[monoid].exact or sums):
+        return
+    at = stands.index("")
+    core = made.cores[at]
+    if core.symbol is not Op or core.args[1] != name or signature(core.args[0]).monoid != monoid:
+        return
+    inner = signature(core.args[0])
+    extents = dict(enumerate(inner.extents([shape(x) for x in operands(core)])))
+    for n, part in enumerate(stands):
+        if n == at:
+            continue
+        read = sorted({d for p in inner.operands[n] for d, _ in p.terms})
+        dims = [d for d in read if d < inner.n_out]
+        fixed = {d: extents[d] for d in read}
+        own = make([inner.operands[n]], dims, part, [d for d in read if d >= inner.n_out], fixed)
+        alone = op(own.text, "id", operands(core)[n])
+        wanted = _over_all(made, alone, [made.reads[at][d] for d in dims])
+        mine = _over_all(made, made.cores[n], made.reads[n])
+        if form(wanted, sums) is not form(mine, sums):
+            return
+    apart = replace(made, cores=[core], reads=[made.reads[at]])  # of the same digits
+    if _joined(apart, 0, core, inner):
+        made.cores, made.reads = apart.cores, apart.reads
+
+
+def _stands(monoid: str, name: str) -> tuple[str, ...]:
+    """`Monoid.stands` where the cell of a reduction hands on what it is given, else none."""
+    return MONOIDS[monoid].stands if monoid and cell(name)[0].identity else ()
+
+
+def _over_all(made: _Reads, core: Term, reads: Sequence[_Read]) -> Term:
+    """A core as it is read over all digits of an operator."""
+    every = [*made.out, *made.reduced]
+    place = {d: n for n, d in enumerate(every)}
+    if len(every) > len(LETTERS):
+        raise Apart
+    dims = [Affine.of({place[d]: c for d, c in own.items()}, at) for own, at in reads]
+    fixed = {place[d]: made.extents[d] for d in every}
+    return op(make([dims], range(len(every)), fixed=fixed).text, "id", core)
+
+
 def _joined(made: _Reads, position: int, core: Term, inner: Signature) -> bool:
     """Put an operand's own operands in its place; whether signatures can say how they are read."""
     given = operands(core)
@@ -419,11 +467,11 @@ def _fits(read: _Read, extent: int, extents: Mapping[int, int]) -> bool:
     return extents[next(iter(coefficients))] == extent
 
 
-def _drop_units(made: _Reads, monoid: str) -> str:
+def _drop_units(made: _Reads, monoid: str, name: str) -> tuple[str, str]:
     """Digits of extent 1 are none, nor are those over which an operand is merged with itself.
 
     Returns:
-        The reduction, "" where none is left.
+        The reduction, "" where none is left, and the cell.
     """
     units = {d for d, n in made.extents.items() if n == 1}
     if monoid and _idempotent(monoid):
@@ -431,7 +479,10 @@ def _drop_units(made: _Reads, monoid: str) -> str:
         units |= set(made.reduced) - met
     reduced = [d for d in made.reduced if d not in units]
     if monoid and not reduced and not _is_plain(monoid):
-        raise Apart
+        if not (stands := _stands(monoid, name)):
+            raise Apart
+        at = stands.index("")  # of one element it is that value of it
+        made.cores, made.reads, name = [made.cores[at]], [made.reads[at]], "id"
     made.reduced = reduced
     made.out = [d for d in made.out if d not in units]
     for n, operand in enumerate(made.reads):
@@ -442,7 +493,7 @@ def _drop_units(made: _Reads, monoid: str) -> str:
         pairs = zip(made.reads[n], shape(made.cores[n]), strict=True)
         if not all(_fits(read, extent, made.extents) for read, extent in pairs):
             raise Apart
-    return monoid if reduced else ""
+    return (monoid if reduced else ""), name
 
 
 def _trimmed(made: _Reads) -> None:
