@@ -18,29 +18,28 @@ import numpy as np
 from lark import Token, v_args
 from numpy.typing import NDArray
 
-from axe_eq.errors import NotationError, SearchError
+from axe_eq.errors import SearchError
 from axe_eq.layout.normal.ladder_search import find_ladder
 from axe_eq.layout.normal.recover_iters import NoIters
 from axe_eq.layout.normal.tables import from_points
 from axe_eq.layout.notation.cells import cells_of
-from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
+from axe_eq.layout.notation.common import MAX_DECIDED, settled
 from axe_eq.layout.notation.dtensor_search import find_placements
 from axe_eq.layout.notation.sharding import (
     Digit,
     LadderDim,
     LocalDim,
-    MeshDigit,
     Part,
     confirmed,
     known_mesh,
     local_dim,
-    mesh_dims,
     needed_mesh,
     needed_shape,
     place,
+    tensor_shape,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, Reader, build, parse, refuse
+from axe_eq.layout.notation.text import Context, Reader, build, parse, refusal, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -279,45 +278,12 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: the layout is no sharding over whole mesh dims.
     """
     mesh = known_mesh("dtensor", layout, context)
-    shape = given_shape(layout, context) or ()
-    try:
-        dims = mesh_dims("dtensor", layout, context, mesh)
-        return _written(layout, shape, mesh, [_placement(mesh, name, dims) for name in mesh.shape])
-    except NotationError:
-        found = _searched(layout, shape, mesh)
-        if found is None:
-            raise
-        return found
-
-
-def _written(
-    layout: Layout, shape: Sequence[int], mesh: Mesh, placements: Sequence[_Placement]
-) -> str:
-    """The text of placements, once they are known to mean the layout."""
+    shape = tensor_shape("dtensor", layout, context, mesh.axis)
+    found = find_placements(settled(layout), shape, mesh)
+    if found is None:
+        wrong = "values are dealt out otherwise than in chunks over whole mesh dims"
+        raise refusal("dtensor", layout, wrong, f"one placement for each dim of {mesh}")
+    placements = [None if one is None else _Shard(*one) for one in found]
     text = ", ".join(str(placement or "Replicate()") for placement in placements)
     text = f"({text},)" if len(placements) == 1 else f"({text})"
     return confirmed("dtensor", layout, _sharded(text, placements, shape, mesh), text)
-
-
-def _searched(layout: Layout, shape: Sequence[int], mesh: Mesh) -> str | None:
-    """The text of the placements that the values of each dim tell; None where they tell none."""
-    try:
-        found = find_placements(settled(layout), shape, mesh)
-        if found is None:
-            return None
-        return _written(layout, shape, mesh, [None if f is None else _Shard(*f) for f in found])
-    except (NotationError, SearchError):
-        return None
-
-
-def _placement(mesh: Mesh, name: str, dims: Sequence[Sequence[MeshDigit]]) -> _Placement:
-    """The placement of one mesh dim; digits slower than its own that come later make it strided."""
-    later = list(mesh.shape)[list(mesh.shape).index(name) :]
-    for position, digits in enumerate(dims):
-        factor = 1
-        for digit in digits:
-            if digit.name == name:
-                return _Shard(position, factor)
-            if digit.name is None or digit.name in later:
-                factor *= digit.extent
-    return None
