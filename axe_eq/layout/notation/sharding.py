@@ -27,20 +27,6 @@ from axe_eq.layout.value.mesh import Mesh
 DEVICE_AXIS = "gpuid"
 
 
-class Digit(NamedTuple):
-    """A digit of a tensor dim: `stride` device ids apart, or inside a device if that is None."""
-
-    extent: int
-    stride: int | None = None
-
-
-class Part(NamedTuple):
-    """Consecutive digits of a dim, slow to fast, of whose values only the first `valid` exist."""
-
-    valid: int
-    digits: tuple[Digit, ...]
-
-
 class LocalDim(NamedTuple):
     """A tensor dim on devices.
 
@@ -146,22 +132,6 @@ def split(extent: int, tiles: Sequence[Iter]) -> LocalDim:
     return LocalDim((Cell(extent, (*tiles, (size, 1, DEFAULT_AXIS))),), size)
 
 
-def local_dim(parts: Sequence[Part], axis: str) -> LocalDim:
-    """The dim of its parts, whose digits inside a device lie dense and in order there."""
-    room = prod(digit.extent for part in parts for digit in part.digits if digit.stride is None)
-    pitch, cells = room, []
-    for part in parts:
-        block: list[Iter] = []
-        for extent, stride in part.digits:
-            if stride is None:
-                pitch //= extent
-                block.append((extent, pitch, DEFAULT_AXIS))
-            else:
-                block.append((extent, stride, axis))
-        cells.append(Cell(part.valid, tuple(block)))
-    return LocalDim(tuple(cells), room)
-
-
 def place(
     dims: Sequence[LocalDim | LadderDim], replica: Iters = (), offset: dict[str, int] | None = None
 ) -> Layout:
@@ -177,16 +147,16 @@ def place(
     pitch = 1
     for dim in reversed(dims):
         if isinstance(dim, LocalDim):
-            cells[:0] = [Cell(cell.valid, _scaled(cell.block, pitch)) for cell in dim.cells]
+            cells[:0] = [Cell(cell.valid, scaled(cell.block, pitch)) for cell in dim.cells]
         extent, ladder, room = LadderDim.of(dim)
-        fields.insert(0, (extent, _scaled(ladder, pitch)))
+        fields.insert(0, (extent, scaled(ladder, pitch)))
         pitch *= room
     if all(isinstance(dim, LocalDim) for dim in dims):
         return layout_of(cells, replica, offset)
     return chains.build(fields, replica, make_offsets(offset or {}), keep=True)
 
 
-def _scaled(items: Iters, pitch: int) -> Iters:
+def scaled(items: Iters, pitch: int) -> Iters:
     """Iters or rungs, with the strides on ``m`` that many times as large."""
     return tuple((n, s * pitch if axis == DEFAULT_AXIS else s, axis) for n, s, axis in items)
 

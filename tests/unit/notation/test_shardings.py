@@ -233,7 +233,7 @@ def test_chunks_of_uneven_chunks_are_boxes_in_boxes_where_their_sizes_differ() -
     assert layout.table("m").tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0, 0]
     whole = read("dtensor", "(Shard(1), Shard(1))", shape=(3, 10, 5), mesh=mesh)
     assert whole((2, 9, 3)) == {(("gpuid", 5), ("m", 2 * 10 + 3))}
-    with pytest.raises(NotationError, match=r"uneven shards of \[2, 3\] values in 2 pieces"):
+    with pytest.raises(NotationError, match="uneven shards of 5 values"):
         read("dtensor", "(Shard(0), _StridedShard(0, 2))", shape=(5,), mesh=Mesh({"a": 2, "b": 2}))
 
 
