@@ -151,12 +151,14 @@ class MeshPlan:
         """The same without kernels that wait for other devices themselves."""
         if not self.signals:
             return self
-        steps = tuple(
-            replace(s, graph=silent(s.graph), reads=tuple(n for n in s.reads if n not in self.signals))
-            if isinstance(s, LocalStep) else s for s in self.steps
-        )  # fmt: skip
+        steps = list[Step]()
+        for step in self.steps:
+            if isinstance(step, LocalStep) and (graph := silent(step.graph)) is not step.graph:
+                reads = tuple(n for n in step.reads if n not in self.signals)
+                step = replace(step, name=f"{step.name}_silent", graph=graph, reads=reads)
+            steps.append(step)
         kept = {n: b for n, b in self.buffers.items() if n not in self.signals}
-        return replace(self, buffers=kept, steps=steps)
+        return replace(self, buffers=kept, steps=tuple(steps))
 
     @cached_property
     def apart(self) -> MeshPlan:

@@ -20,6 +20,7 @@ from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.schedule.graph import SIGNAL, Access, BufferSpec, KernelStep, ScheduleGraph
 from axe_eq.schedule.shard import DEVICE_AXIS
 
+LAST = "_last"
 
 def buffers_of(name: str, n_devices: int) -> tuple[BufferSpec, BufferSpec, BufferSpec]:
     """The buffers of a meeting on a mesh: numbers of all, the own one, that of the one before."""
@@ -30,8 +31,13 @@ def buffers_of(name: str, n_devices: int) -> tuple[BufferSpec, BufferSpec, Buffe
     return (
         BufferSpec(f"{name}_all", type_, whole, SIGNAL, within=name, across=True),
         BufferSpec(name, type_, apart, SIGNAL),
-        BufferSpec(f"{name}_last", type_, apart, SIGNAL),
+        BufferSpec(name + LAST, type_, apart, SIGNAL),
     )
+
+
+def meeting_of(last: str) -> str:
+    """The name of a meeting, by that of the numbers of the one before it."""
+    return last.removesuffix(LAST)
 
 
 def meets(
