@@ -30,7 +30,9 @@ class _Locals:
         graph, names = step.graph, (*step.reads, *step.writes)
         own = (*graph.inputs, *graph.outputs)
         self._device.shared = {
-            n: self._shared[name] for n, name in zip(own, names, strict=True) if name in self._shared
+            n: self._shared[name]
+            for n, name in zip(own, names, strict=True)
+            if name in self._shared
         }
         return self._interpret(graph, arrays, self._order, self._device)
 
@@ -90,6 +92,4 @@ def beside(
             mine.forget(number)
 
     devices.run([partial(work, rank) for rank in range(n)])
-    return [
-        whole_of(plan, name, [rank.memory[name] for rank in ranks]) for name in plan.outputs
-    ]
+    return [whole_of(plan, name, [rank.memory[name] for rank in ranks]) for name in plan.outputs]

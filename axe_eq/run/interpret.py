@@ -162,6 +162,7 @@ def interpret_plan(
     from axe_eq.run.beside import beside
 
     if plan.signals:
+
         def local(graph: ScheduleGraph, arrays: Sequence[Array], order: int, device: Any) -> Any:
             held = dict(zip(graph.inputs, arrays, strict=True))
             return _interpreted(graph, target, interpreter, held, 1, order, device=device)

@@ -18,7 +18,7 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, sele
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
-from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, partial
+from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, stands_for
 from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, lies_across
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
@@ -245,7 +245,7 @@ class _Building:
             level, args = self._given([*reads, _numbers(node, look, parts, self.mesh)])
             part = own_reads(node, args[:-1], args[-1], look)
         ways = exchanged(node, option, self.mesh, f"parts of {len(self.at)}")
-        values = partial(part)
+        values = stands_for(part)
         for way, (value, dims) in zip(ways, values, strict=True):
             rank = len(dims)
             front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
