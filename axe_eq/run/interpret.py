@@ -7,7 +7,7 @@ of its buffers, races and stray accesses included; see `axe_eq.kernel.threads.in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Interpreter(Protocol):
         target: Target,
         arrays: Mapping[str, Array],
         order: int = 0,
+        **of: Any,
     ) -> Mapping[str, Array]:
         """Lower one step and run it.
 
@@ -44,6 +45,9 @@ class Interpreter(Protocol):
             arrays: the value of every buffer that it reads, in its logical shape.
             order: which order of what the machine leaves open (threads, asynchronous effects); a
                 right kernel computes the same in all of them.
+            of: `device=`, one of several that are interpreted together
+                (`axe_eq.kernel.threads.interp.devices`): where a family's kernels wait for other
+                devices themselves.
 
         Returns:
             The value of every buffer that it writes.
@@ -111,6 +115,8 @@ def _interpreted(
     interpreter: Interpreter,
     inputs: Mapping[str, Array],
     orders: int,
+    first: int = 0,
+    **of: Any,
 ) -> list[Array]:
     held = dict(inputs)
     for number, step in enumerate(graph.calls):
@@ -123,7 +129,7 @@ def _interpreted(
         if isinstance(step, Launch):  # which an emitter's family has alone
             held |= cast("CallInterpreter", interpreter).call(step, graph, target, reads)
             continue
-        made = interpreter.run(step, graph, target, reads)
+        made = interpreter.run(step, graph, target, reads, first, **of)
         for order in range(1, orders):
             progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}, order {order}")
             _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
@@ -153,6 +159,23 @@ def interpret_plan(
         AxeError: what a kernel does wrong.
     """
     from axe_eq.mesh.simulate import Simulation
+    from axe_eq.run.beside import beside
+
+    if plan.signals:
+
+        def local(graph: ScheduleGraph, arrays: Sequence[Array], order: int, device: Any) -> Any:
+            held = dict(zip(graph.inputs, arrays, strict=True))
+            return _interpreted(graph, target, interpreter, held, 1, order, device=device)
+
+        _check_orders(orders)
+        given = [inputs[name] for name in plan.inputs]
+        found = [beside(plan, local, given, order) for order in range(orders)]
+        for other, made in enumerate(found[1:], 1):
+            for number, (one, two) in enumerate(zip(found[0], made, strict=True)):
+                if one.tobytes() != two.tobytes():
+                    wrong = f"differs in order {other}"
+                    raise ScheduleError(f"output {number}", wrong, "the same in every order")
+        return found[0]
 
     def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
         def run(arrays: Sequence[Array]) -> list[Array]:

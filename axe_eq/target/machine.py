@@ -135,6 +135,8 @@ class Link:
         beside: devices compute while it carries messages, so their time can be hidden.
         wait_s: devices that it joins see each other's memory, and wait for each other so long
             before they read what others made; 0 where they do not see it.
+        signal_s: what they wait where kernels tell and ask each other, see
+            `axe_eq.schedule.meeting`; 0 where no instructions do.
         bulk: rate and latency of exchanges so large that they end earlier by these; none by
             default. A library may send large messages in another way than small ones.
     """
@@ -146,6 +148,7 @@ class Link:
     n_devices: int = 0
     beside: bool = False
     wait_s: float = 0.0
+    signal_s: float = 0.0
     bulk: tuple[float, float] | None = None
 
     def seconds(self, n_bytes: int, n_messages: int) -> float:

@@ -21,7 +21,7 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, form, local_type
 from axe_eq.extract.mesh.fused import Fused, Kernel
 from axe_eq.extract.mesh.minsum import Costs, solve, total
 from axe_eq.extract.mesh.moves import Moves, Price, Tree, is_through, tree_of
-from axe_eq.extract.mesh.options import Machine, Option, lead, partial, scanned_unit
+from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit, stands_for
 from axe_eq.extract.mesh.values import Values
 from axe_eq.program.node import INPUT, Node, input_node, sel_node, topological
 from axe_eq.program.ops import join_text
@@ -113,7 +113,7 @@ def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> lis
     one = Part(parts.axes, 1, 1)
     if parts.monoid:
         found = []
-        for number, (value, dims) in enumerate(partial(node)):
+        for number, (value, dims) in enumerate(stands_for(node)):
             of = input_node(f"{name} {number}", lead(value.type, n))
             cut = (one, *(parts.cut[d] for d in dims))
             goal = Part((), n, n), *(option.home[d] for d in dims)

@@ -154,15 +154,16 @@ class Moves:
         seconds = max(self.wires.seconds(n_bytes, counts), self._copying(stored))
         return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
-    def seen(self, messages: Messages, copied: int = 0) -> Price:
+    def seen(self, messages: Messages, copied: int = 0, signals: bool = False) -> Price:
         """The price of messages that kernels carry: until devices have waited for each other.
 
         Args:
             messages: they.
             copied: bytes of a device that are copied to where others see them.
+            signals: kernels wait for each other themselves.
         """
         n_bytes = self._bytes(messages)
-        waiting = self.wires.waiting(n_bytes)
+        waiting = self.wires.waiting(n_bytes, signals)
         if copied:
             waiting += self.target.launch_s + self._copying(copied)
         return Price(messages.n_bytes, waiting, self.wires.by_link(n_bytes))

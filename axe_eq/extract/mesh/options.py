@@ -333,14 +333,14 @@ class Machine:
 
 
 def _folding(node: Node) -> str:
-    """The monoid that reduces what `partial` says of parts of a reduction; "" where none does."""
+    """The monoid that reduces what `stands_for` says of parts; "" where none does."""
     monoid = MONOIDS[signature(node.text).monoid]
     if monoid.n_values == 1:
         return folding(monoid.name)
     return monoid.name if monoid.stands and cell(node.cell)[0].identity else ""
 
 
-def partial(node: Node) -> list[tuple[Node, tuple[int, ...]]]:
+def stands_for(node: Node) -> list[tuple[Node, tuple[int, ...]]]:
     """What stands for a part of a reduction, and which of its dims each of these values has.
 
     That is the part reduced, and of a structured monoid further values: the largest element beside
@@ -367,7 +367,7 @@ def partial(node: Node) -> list[tuple[Node, tuple[int, ...]]]:
 
 def merges(node: Node, monoid: str) -> bool:
     """Whether the reduction of values of such parts is of the type that each has."""
-    values = partial(node)
+    values = stands_for(node)
     text = fold_text([dims for _, dims in values], len(node.shape), monoid)
     given = tuple(lead(value.type, 2) for value, _ in values)
     try:
@@ -378,7 +378,7 @@ def merges(node: Node, monoid: str) -> bool:
 
 def folded_by(node: Node) -> str:
     """The cell whose values are reduced where parts are."""
-    return node.cell if len(partial(node)) > 1 else "id"
+    return node.cell if len(stands_for(node)) > 1 else "id"
 
 
 def lead(type: ValueType, n: int) -> ValueType:

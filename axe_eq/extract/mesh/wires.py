@@ -72,10 +72,16 @@ class Wires:
                 found.append(self.link(number).seconds(n_bytes, n_messages))
         return max(found)
 
-    def waiting(self, n_bytes: Ints) -> float:
-        """What it takes until devices may see what these bytes are; 0 where some do not."""
+    def waiting(self, n_bytes: Ints, signals: bool = False) -> float:
+        """What it takes until devices may see what these bytes are; 0 where some do not.
+
+        Args:
+            n_bytes: between every two devices.
+            signals: kernels wait for each other themselves.
+        """
         levels = np.unique(self.level[n_bytes > 0]).tolist()
-        found = [self.link(number).wait_s for number in levels]
+        links = [self.link(number) for number in levels]
+        found = [link.signal_s if signals else link.wait_s for link in links]
         return max(found, default=0.0) if all(found) else 0.0
 
     def by_link(self, n_bytes: Ints) -> dict[str, float]:
