@@ -46,7 +46,7 @@ class Interpreter(Protocol):
             order: which order of what the machine leaves open (threads, asynchronous effects); a
                 right kernel computes the same in all of them.
             of: `device=`, one of several that are interpreted together
-                (`axe_eq.kernel.threads.interp.devices`): where a family's kernels wait for other
+                (`axe_eq.kernel.devices`): where a family's kernels wait for other
                 devices themselves.
 
         Returns:
@@ -162,6 +162,7 @@ def interpret_plan(
     from axe_eq.run.beside import beside
 
     if plan.signals:
+
         def local(graph: ScheduleGraph, arrays: Sequence[Array], order: int, device: Any) -> Any:
             held = dict(zip(graph.inputs, arrays, strict=True))
             return _interpreted(graph, target, interpreter, held, 1, order, device=device)

@@ -22,6 +22,7 @@ from axe_eq.schedule.shard import DEVICE_AXIS
 
 LAST = "_last"
 
+
 def buffers_of(name: str, n_devices: int) -> tuple[BufferSpec, BufferSpec, BufferSpec]:
     """The buffers of a meeting on a mesh: numbers of all, the own one, that of the one before."""
     type_ = f"i32[{n_devices}]"
@@ -64,12 +65,8 @@ def meets(
         for b, x, n in zip((seen, *own), lies, (n_devices, 1, 1), strict=True)
     ]
     added = tuple(Access(b.name, b.layout) for b in held)
-    steps = tuple(
-        replace(s, reads=(*s.reads, *added)) if s is users[0] else s for s in graph.steps
-    )
-    buffers = {
-        n: replace(b, after=name) if n in awaited else b for n, b in graph.buffers.items()
-    }
+    steps = tuple(replace(s, reads=(*s.reads, *added)) if s is users[0] else s for s in graph.steps)
+    buffers = {n: replace(b, after=name) if n in awaited else b for n, b in graph.buffers.items()}
     return replace(
         graph, steps=steps, buffers=buffers | {b.name: b for b in held},
         inputs=(*graph.inputs, *(b.name for b in held)),
@@ -85,7 +82,7 @@ def meeting(graph: ScheduleGraph) -> list[KernelStep]:
 def silent(graph: ScheduleGraph) -> ScheduleGraph:
     """The same without meetings."""
     signals = signals_of(graph.buffers.values())
-    if not signals:
+    if not signals and not any(b.after for b in graph.buffers.values()):
         return graph
     steps = tuple(
         replace(s, reads=tuple(a for a in s.reads if a.buffer not in signals)) for s in graph.steps
