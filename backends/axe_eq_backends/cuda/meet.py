@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.expr import variables
+from axe_eq.kernel.placement import number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
@@ -31,7 +32,7 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
     kernel = made.kernel
     seen, own, last = (_tensor(b, kernel) for b in signals)
     awaited = frozenset(n for n, b in made.buffers.items() if graph.buffers[b].after)
-    if not _wait(kernel.body, awaited, own, int(seen.shape[0])):
+    if not _wait(kernel.body, awaited, own, number(seen.shape[0])):
         raise ScheduleError(f"kernel {kernel.name}", "reads nothing that devices wait for", "some")
     kernel.body.insert(0, ir.Signal(seen.all, last.all))
     kernel.tensors += [seen, own, last]
@@ -63,7 +64,7 @@ def _wait(
     Roles do different things of a unit of work: only what reads waits, so they ask for each.
     """
     found = False
-    for number, s in enumerate(body):
+    for at, s in enumerate(body):
         if not _reads(s, awaited):
             continue
         found = True
@@ -71,7 +72,7 @@ def _wait(
             for part in ir.children(s):
                 _wait(part, awaited, own, n, in_role or isinstance(s, ir.Roles))
             continue
-        body.insert(number, ir.Await(own.all, n))
+        body.insert(at, ir.Await(own.all, n))
         return True
     return found
 
