@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -132,3 +133,20 @@ def test_what_several_operators_need_is_sent_once() -> None:
     )  # fmt: skip
     assert exe.plan.link_bytes == 3 * 64 * 32 * 4
     assert [s.name for s in exe.plan.exchanges] == ["m0_move"]
+
+
+def test_what_messages_do_not_carry_as_it_lies_is_copied() -> None:
+    """Halves of wider rows are packed, and a device's own are copied; what lies dense is not."""
+    packing = replace(cpu.links[0], packs=1e9)
+    plain, packed = (Moves(shard.mesh_text(axe.Mesh({"x": 2})), cpu.replace(links=(link,)))
+                     for link in (replace(packing, packs=0.0), packing))  # fmt: skip
+    rows, columns, dense = ((Part(("x",), 4, 4), Part((), 6, 6)), (Part((), 8, 8),
+                            Part(("x",), 3, 3)), (Part((), 8, 8), Part((), 6, 6)))  # fmt: skip
+    value = input_node("x", ValueType("f32", (8, 6)))
+    tree, mesh = tree_of(value, lambda n: True), packed.mesh
+    copied = {rows: {columns: 2 * 48, dense: 0}, columns: {rows: 2 * 48, dense: 2 * 96}}
+    for held, goals in copied.items():
+        for goal, n_bytes in goals.items():
+            at = form(value.type, held, mesh), form(value.type, goal, mesh)
+            more = packed.price(tree, 0, *at).seconds - plain.price(tree, 0, *at).seconds
+            assert more == pytest.approx(2 * n_bytes / 1e9), (held, goal)
