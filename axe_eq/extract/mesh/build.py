@@ -17,7 +17,7 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, sele
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
-from axe_eq.extract.mesh.options import Option, Parts, fold_text
+from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, stands_for
 from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, lies_across
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
@@ -243,15 +243,17 @@ class _Building:
             (look,) = looks(node.text, tuple(a.type for a in node.args))
             level, args = self._given([*reads, _numbers(node, look, parts, self.mesh)])
             part = own_reads(node, args[:-1], args[-1], look)
-        way = exchanged(node, option, self.mesh, f"parts of {len(self.at)}")
-        rank = len(node.shape)
-        front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
-        sent = op_node(front.text, "id", [part])
-        self.source |= {n: node for n in (part, sent) if n not in self.source}
-        self._add(way.parts, way.cut, Have(sent, level, False, self.tag))
-        got = self.get(way.wanted, way.goal)
-        fold = op_node(fold_text(rank, parts.monoid), "id", [got.node])
-        return Have(fold, got.level, False, self.tag)
+        ways = exchanged(node, option, self.mesh, f"parts of {len(self.at)}")
+        values = stands_for(part)
+        for way, (value, dims) in zip(ways, values, strict=True):
+            rank = len(dims)
+            front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
+            sent = op_node(front.text, "id", [value])
+            self.source |= {n: node for n in (value, sent) if n not in self.source}
+            self._add(way.parts, way.cut, Have(sent, level, False, self.tag))
+        level, given = self._given([(way.wanted, way.goal) for way in ways])
+        text = fold_text([dims for _, dims in values], len(node.shape), parts.monoid)
+        return Have(op_node(text, folded_by(node), given), level, False, self.tag)
 
     def _scanned(self, node: Node, option: Option) -> Have:
         """A scan of a rank's part behind the totals of the ranks before it."""
@@ -266,7 +268,7 @@ class _Building:
             [[plain(rank if d == axis else d) for d in range(rank)]], range(rank), monoid.name,
             [rank], {axis: 1},
         )  # fmt: skip
-        way = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
+        (way,) = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
         of = op_node(total.text, "id", [part])
         self._add(way.parts, way.cut, Have(of, since, False, self.tag))
         before = self.get(way.wanted, way.goal)

@@ -41,10 +41,10 @@ from axe_eq_backends.cuda.cost import (
 )
 from axe_eq_backends.cuda.schedules.gemm import (
     GROUP_THREADS,
-    MOST_HELD,
     PANEL_BYTES,
     SMEM_SLACK,
     column_words,
+    most_held,
     tile_words,
 )
 from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS
@@ -64,7 +64,7 @@ from axe_eq_backends.cuda.tile_table import (
 
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
-MOST_BESIDE = 232  # registers of a thread, those of what it stores among them
+BESIDE = 24  # registers more of a thread, those of what it stores among them
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _tiles(
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    own = chosen["n"] / split
+    own = np.maximum(chosen["n"] / split / chosen["across"], 1)  # of a consumer
     wide = panel_columns(own, store.itemsize, turned)
     panels = np.ceil(own / wide)
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
@@ -276,13 +276,18 @@ def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     share them, and the other operands once per group.
     """
 
-    def moved(m: Column | float, cols: Column | float, rows: Column | float) -> Column | float:
-        return (2 * rows + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
+    def moved(
+        m: Column | float, cols: Column | float, rows: Column | float, across: Column | float
+    ) -> Column | float:
+        return (rows * (1 + across) + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
 
     m, cols = columns.extra["m"], columns.extra["n"] * len(summary.products)
+    across = columns.extra["across"]
     rows = m * max(sum("p" in a.letters for a in summary.loads if a.feeds_product), 1)
     full_m, full_n = (target.figure(f"full_tile_{side}") for side in ("rows", "cols"))
-    return np.asarray(np.maximum(moved(m, cols, rows) / moved(full_m, full_n, full_m), 1.0))
+    return np.asarray(
+        np.maximum(moved(m, cols, rows, across) / moved(full_m, full_n, full_m, 1), 1.0)
+    )
 
 
 def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
@@ -365,6 +370,11 @@ def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
     return np.asarray(written * (tiles.parts * issue + texts * target.figure("cold_instruction_s")))
 
 
+def _rows(chosen: Mapping[str, Column]) -> Column:
+    """Rows of a consumer's part of a tile."""
+    return np.asarray(chosen["m"] * chosen["across"] / chosen["consumers"])
+
+
 def _of_columns(access: Access, summary: Summary) -> bool:
     """Whether what a result takes is another one for every column of a tile."""
     return "q" in access.letters or (access.star > 1 and not summary.has("q"))
@@ -373,10 +383,10 @@ def _of_columns(access: Access, summary: Summary) -> bool:
 def _of_reads(tiles: Tiles, summary: Summary, target: Target) -> Column:
     """Seconds in which those that multiply read what results take whole: panel by panel."""
     chosen, found = tiles.chosen, np.zeros(len(tiles.smem))
-    panels = np.ceil(chosen["n"] / chosen["split"] / tiles.wide)
+    panels = np.ceil(chosen["n"] / chosen["split"] / chosen["across"] / tiles.wide)
     for a in summary.loads:
         if not a.feeds_product and "p" in a.letters and _of_columns(a, summary):
-            words = tile_words(chosen["m"] / chosen["consumers"], tiles.wide, a.itemsize)
+            words = tile_words(_rows(chosen), tiles.wide, a.itemsize)
             each = target.figure("read_panel_s") + words * target.figure("read_word_s")
             found = found + tiles.parts * panels * each
     return found
@@ -455,7 +465,9 @@ def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
     (row, *_), found = tile_rows(target, sides.summary.products[0].dtype), np.ones(len(columns))
     for access in sides.summary.loads:
         if access.feeds_product and along_side(access):
-            side = columns.extra["m" if "p" in access.letters else "n"].astype(int)
+            chosen = columns.extra
+            side = chosen["m"] if "p" in access.letters else chosen["n"] / chosen["across"]
+            side = side.astype(int)
             widths = np.gcd(side * access.itemsize, PANEL_BYTES)
             part = of_each(widths, lambda w: row.efficiency.get(f"MN {w}B", 1.0))
             found = np.minimum(found, part)
@@ -525,7 +537,7 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
     wide = np.maximum(tiles.wide, PANEL_BYTES // summary.stores[0].itemsize)
-    rows = chosen["m"] / chosen["consumers"]
+    rows, most = _rows(chosen), most_held(chosen["consumers"])
     fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
@@ -536,13 +548,13 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     # Ranks take some too: 200 beside them spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
-        held > MOST_HELD - np.where(clusters, OF_RANKS, 0),
-        f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
+        held > most - np.where(clusters, OF_RANKS, 0),
+        "accumulators and a panel's operands exceed the registers of a thread",
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     columns.reject(
-        accumulators / threads + results > MOST_BESIDE,
-        f"accumulators and a panel of results exceed {MOST_BESIDE} registers of a thread",
+        accumulators / threads + results > most + BESIDE,
+        "accumulators and a panel of results exceed the registers of a thread",
     )
     columns.reject(
         instructions(tile / threads * summary.cells) > MOST_INSTRUCTIONS,

@@ -32,6 +32,9 @@ MOST_TILE = 1 << 12  # rows, columns or panels are fewer
 WIDE_COLS, WIDE_ROWS = 384, 128  # of tiles that fit: their sums fit registers
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
+# Of an odd number of parts that many rows have: one takes them all, two take half of the columns
+# each, three take as many rows each.
+ODD = ((1, 1), (2, 2), (3, 1))
 
 
 def of_lines(sides: Matrices) -> bool:
@@ -118,32 +121,41 @@ def _table(
     sides = sorted(product(_SIDES, repeat=2), key=lambda side: (prod(side), side[1]))
     ways = [(rows, cols, 1, 0) for rows, cols in sides if rows * cols in clusters]
     ways += [(1, 1, n, rest) for rest, some in enumerate((splits, rests)) for n in some if n > 1]
-    at, tile, way = grid_of(range(len(rows)), range(len(tiles)), range(len(ways)))
-    m, n, most = np.array(tiles, float)[tile.astype(int)].T
+    teams = [(*tile, *team, n) for tile in tiles for n, team in enumerate(_teams(tile[0]))]
+    at, tile, way = grid_of(range(len(rows)), range(len(teams)), range(len(ways)))
+    m, n, most, consumers, across, team = np.array(teams, float)[tile.astype(int)].T
     names, rates, *steps = zip(*rows, strict=True)
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
-    own = np.maximum(n // shared[:, 2], 1)  # columns that a CTA stores
+    own = np.maximum(n // (shared[:, 2] * across), 1)  # columns that a consumer stores
     wide = panel_columns(own, itemsize, turned)
-    # One takes an odd number of parts alone: nothing was gained by three of them.
-    consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
     panels = np.ceil(own / wide)
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
     staging = np.array([float(staged_panels(*pair)) for pair in pairs])
     chosen = {
         "m": m, "n": n, "k": np.full(len(m), float(depth)),
-        "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
+        "consumers": consumers, "across": across, "staging": staging, "cluster_rows": shared[:, 0],
         "cluster_cols": shared[:, 1], "split": shared[:, 2],
         "rest": shared[:, 3],
         "turned": np.full(len(m), float(turned)),
     }  # fmt: skip
-    uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
+    parted = (across > 1) & (shared[:, 2] > 1)
+    least, even = CORE_COLS * shared[:, 2] * across, m_step[row] * (consumers // across)
+    uneven = (m % even + n % least + n % n_step[row] + parted) > 0
     # Of few panels as many are in shared memory whatever most are offered.
-    same = ((row * len(ways) + way) * MOST_TILE + m) * MOST_TILE + n
+    same = (((row * len(ways) + way) * MOST_TILE + m) * MOST_TILE + n) * len(ODD) + team
     kept = np.sort(np.unique(same * MOST_TILE + staging, return_index=True)[1])
     made = tuple(names[r] for r in row[kept].tolist())
-    columns = (np.array(rates)[row], uneven, panels, m * wide * itemsize)
+    columns = (np.array(rates)[row], uneven, panels, m * across * wide * itemsize)
     return Table({x: c[kept] for x, c in chosen.items()}, made, *(c[kept] for c in columns))
+
+
+def _teams(rows: int) -> list[tuple[int, int]]:
+    """Consumers of a tile, and how many of them lie side by side."""
+    parts = rows // WARPGROUP_ROWS
+    if parts % CONSUMERS == 0:
+        return [(CONSUMERS, 1)]
+    return [team for team in ODD if parts % (team[0] // team[1]) == 0]
 
 
 def offered(sides: Matrices, lines: bool, target: Target) -> Table:
