@@ -44,7 +44,7 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
 
 
 def _is_signal(graph: ScheduleGraph, name: str) -> bool:
-    return graph.buffers[name].role == SIGNAL
+    return name in graph.buffers and graph.buffers[name].role == SIGNAL
 
 
 def _tensor(buffer: BufferSpec, kernel: ir.Kernel) -> ir.Buffer:
