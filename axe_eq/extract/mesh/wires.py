@@ -43,6 +43,11 @@ class Wires:
         levels = range(int(self.level.max(initial=0)))
         return tuple(tuple((self.level <= n).argmax(1).tolist()) for n in levels)
 
+    @cached_property
+    def packs(self) -> float:
+        """The least rate of links that carry dense messages alone; 0 where all carry others too."""
+        return min((link.packs for link in self.links if link.packs), default=0.0)
+
     def seconds(self, n_bytes: Ints, n_messages: Ints) -> float:
         """What an exchange takes.
 

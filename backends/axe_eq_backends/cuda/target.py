@@ -311,8 +311,10 @@ PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",
 # `h200.replace(links=(NCCL_LINK,))`. Its kernels take units from those that they run beside:
-# products in blocks gain nothing (0.95 to 1.02 of cuBLAS and NCCL one after the other).
-NCCL_LINK = Link(255e9, 15e-6, "NCCL", bulk=(315e9, 60e-6))
+# products in blocks gain nothing (0.95 to 1.02 of cuBLAS and NCCL one after the other). An
+# all-to-all of 64 MiB of half rows takes 426 and 418 us, 140 to 148 more than
+# this line says of dense messages: copies before and beside it read or write 256 MiB.
+NCCL_LINK = Link(255e9, 15e-6, "NCCL", bulk=(315e9, 60e-6), packs=1.85e12)
 
 h200 = Target(
     name="h200",
