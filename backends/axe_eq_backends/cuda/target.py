@@ -231,7 +231,7 @@ _FIGURES = {
     # 0.52e6 of bf16 9 to 18e-12, and of 5 CTAs 1.0e-9 for a unit (2026-11-27).
     "apart_store_s": 17e-12,
     "unit_store_s": 1e-9,
-    # What a product takes beside its steps, its results and the latencies of its bytes: barriers and
+    # What a product takes beside its steps, results and the latencies of its bytes: barriers and
     # maps (18 of 9 to 650 KB, 2026-11-27: time over estimate 1.08 in the mean); what a unit stores
     # of results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
