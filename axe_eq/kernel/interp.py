@@ -178,7 +178,10 @@ class GlobalTensor:
         if self.output:
             self.owner[element[active]] = self.instance
 
-    def use(self, element: Ints, active: Any, issue: Any = None, **how: bool) -> None:
+    def use(
+        self, element: Ints, active: Any, issue: Any = None, *, write: bool = False,
+        bulk: bool = False,
+    ) -> None:  # fmt: skip
         """An asynchronous access is issued: nobody else changes memory of one device."""
 
     def _check(self, element: Ints, active: Any) -> None:

@@ -214,10 +214,10 @@ class _Parts:
         inputs = tuple(n for n in read if n not in made)
         outputs = tuple(n for n in made if n in wanted)
         roles = {**dict.fromkeys(inputs, "input"), **dict.fromkeys(outputs, "output")}
+        roles |= {n: SIGNAL for n in inputs if graph.buffers[n].role == SIGNAL}
         buffers = {
-            n: b if b.role == SIGNAL else replace(b, role=roles.get(n, "temporary"))
-            for n in (*inputs, *made) if (b := graph.buffers[n])
-        }  # fmt: skip
+            n: replace(graph.buffers[n], role=roles.get(n, "temporary")) for n in (*inputs, *made)
+        }
         time_s = sum(s.time_s for s in mine)
         views = dict(zip(graph.outputs, graph.views, strict=False))
         part = replace(

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from axe_eq.kernel.threads.interp.devices import Device, Devices, Memory, Shared
+from axe_eq.kernel.devices import Device, Devices, Memory, Shared
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.mesh.rank import HOST, Rank, part_of, whole_of
+from axe_eq.mesh.rank import HOST, Locals, Rank, part_of, whole_of
 from axe_eq.mesh.simulate import Sight, Simulation, memories
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import Array
@@ -18,22 +18,21 @@ from axe_eq.schedule.graph import ScheduleGraph
 Interpret = Callable[[ScheduleGraph, Sequence[Array], int, Device], Sequence[Array]]
 
 
-class _Locals:
+class _Locals(Locals):
     """The local steps of a rank, interpreted on memory that all see."""
 
-    def __init__(self, plan: MeshPlan, device: Device, shared: Mapping[str, Shared],
-                 interpret: Interpret, order: int) -> None:  # fmt: skip
-        self._plan, self._device, self._shared = plan, device, shared
+    def __init__(
+        self, device: Device, shared: Mapping[str, Shared], interpret: Interpret, order: int
+    ) -> None:
+        super().__init__({})
+        self._device, self._shared = device, shared
         self._interpret, self._order = interpret, order
 
-    def run(self, step: LocalStep, arrays: Sequence[Array], into: Sequence[Any]) -> Sequence[Array]:
+    def run(self, step: LocalStep, arrays: Sequence[Any], into: Sequence[Any]) -> Sequence[Any]:
+        """A local step, on the rank's device."""
         graph, names = step.graph, (*step.reads, *step.writes)
-        own = (*graph.inputs, *graph.outputs)
-        self._device.shared = {
-            n: self._shared[name]
-            for n, name in zip(own, names, strict=True)
-            if name in self._shared
-        }
+        pairs = zip((*graph.inputs, *graph.outputs), names, strict=True)
+        self._device.shared = {n: self._shared[x] for n, x in pairs if x in self._shared}
         return self._interpret(graph, arrays, self._order, self._device)
 
 
@@ -73,7 +72,7 @@ def beside(
         for b in plan.buffers.values():
             if b.across:
                 shared[b.name] = Shared(made[b.within], *plan.across(b.name).begins[rank])
-        local = _Locals(plan, Device(devices, rank), shared, interpret, order)
+        local = _Locals(Device(devices, rank), shared, interpret, order)
         ranks.append(Rank(plan, rank, local, HOST, _Seeing(plan, rank, every)))
         named = zip(plan.inputs, arrays, strict=True)
         ranks[-1].bring({name: part_of(plan, name, a, rank) for name, a in named})

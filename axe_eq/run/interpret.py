@@ -46,7 +46,7 @@ class Interpreter(Protocol):
             order: which order of what the machine leaves open (threads, asynchronous effects); a
                 right kernel computes the same in all of them.
             of: `device=`, one of several that are interpreted together
-                (`axe_eq.kernel.threads.interp.devices`): where a family's kernels wait for other
+                (`axe_eq.kernel.devices`): where a family's kernels wait for other
                 devices themselves.
 
         Returns:

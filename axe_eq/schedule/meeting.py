@@ -82,7 +82,7 @@ def meeting(graph: ScheduleGraph) -> list[KernelStep]:
 def silent(graph: ScheduleGraph) -> ScheduleGraph:
     """The same without meetings."""
     signals = signals_of(graph.buffers.values())
-    if not signals:
+    if not signals and not any(b.after for b in graph.buffers.values()):
         return graph
     steps = tuple(
         replace(s, reads=tuple(a for a in s.reads if a.buffer not in signals)) for s in graph.steps

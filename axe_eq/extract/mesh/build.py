@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from types import MappingProxyType
 
 from axe_eq.extract.mesh.blocks import Piece
@@ -555,7 +554,7 @@ class _Building:
         pairs = zip(step.graph.inputs, step.reads, strict=True)
         awaited = {own for own, access in pairs if access == goal}
         graph = meeting.meets(step.graph, name, awaited, n)
-        if graph is None or any(map(partial(failing, graph=graph), meeting.meeting(graph))):
+        if graph is None or any(failing(s, graph) for s in meeting.meeting(graph)):
             return None
         added = meeting.buffers_of(name, n)
         self.buffers |= {b.name: b for b in added}

@@ -50,11 +50,11 @@ from axe_eq.target import Completion
 
 __all__ = [
     "CTA", "GMEM", "GROUPS", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP",
-    "WARPS_PER_GROUP", "Arrive", "Assign", "Await", "Body", "Buffer", "ClusterArrive", "ClusterWait",
-    "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For", "Gather", "Gemm",
-    "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles",
-    "Scan", "Scope", "Signal", "Statement", "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where",
-    "children", "span", "walk",
+    "WARPS_PER_GROUP", "Arrive", "Assign", "Await", "Body", "Buffer", "ClusterArrive",
+    "ClusterWait", "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For",
+    "Gather", "Gemm", "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce",
+    "Role", "Roles", "Scan", "Scope", "Signal", "Statement", "Subscript", "Sync", "View", "Wait",
+    "WaitGroup", "Where", "children", "span", "walk",
 ]  # fmt: skip
 
 GMEM = Space("gmem", GLOBAL, ("m",))

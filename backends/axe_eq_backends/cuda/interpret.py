@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ScheduleError
+from axe_eq.kernel.devices import Device
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import interpret
-from axe_eq.kernel.threads.interp.devices import Device
 from axe_eq.layout import Layout
 from axe_eq.lower.own import Lowered
 from axe_eq.program.types import DTYPES, Array

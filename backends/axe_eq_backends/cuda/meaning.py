@@ -17,7 +17,7 @@ from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import Env, Ints, KernelFault
 from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
-from axe_eq.kernel.threads.interp import devices, tiles
+from axe_eq.kernel.threads.interp import signals, tiles
 from axe_eq.kernel.threads.interp.machine import Cta, Issue, Meaning
 from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.layout.value.swizzle import Swizzle
@@ -489,12 +489,12 @@ def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 def signal_add(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """The first thread of the grid adds 1 to a number, or clears it."""
     tensor = cta.tensors[call["tensor"].name]
-    devices.add(cta, tensor, _number(call, env), issue, is_more=call["how"] == "add")
+    signals.add(cta, tensor, _number(call, env), issue, is_more=call["how"] == "add")
 
 
 def signal_wait(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """The number is there, for the statement has waited; what it tells is known."""
-    devices.acquire(cta, cta.tensors[call["tensor"].name], _number(call, env), issue)
+    signals.acquire(cta, cta.tensors[call["tensor"].name], _number(call, env), issue)
 
 
 def _number(call: Call, env: Env) -> Ints:

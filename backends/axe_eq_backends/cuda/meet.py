@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.expr import variables
+from axe_eq.kernel.placement import number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
@@ -18,9 +19,9 @@ from axe_eq.schedule.window import in_window
 def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lowered:
     """The kernel of a step with a signal at its begin, and a wait before it reads what is awaited.
 
-    Every thread waits that reads such a tensor, or starts a copy of it: before all units of work,
-    or where roles divide the threads in each unit, before the loop that does. What a kernel does
-    before, it does meanwhile.
+    Threads wait that read such a tensor, or start a copy of it: before all units of work, or where
+    roles divide the threads in each unit, before the loop that does. What a kernel does before, it
+    does meanwhile.
 
     Raises:
         ScheduleError: it reads nothing that is awaited.
@@ -31,7 +32,7 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
     kernel = made.kernel
     seen, own, last = (_tensor(b, kernel) for b in signals)
     awaited = frozenset(n for n, b in made.buffers.items() if graph.buffers[b].after)
-    if not _wait(kernel.body, awaited, own, int(seen.shape[0])):
+    if not _wait(kernel.body, awaited, own, number(seen.shape[0])):
         raise ScheduleError(f"kernel {kernel.name}", "reads nothing that devices wait for", "some")
     kernel.body.insert(0, ir.Signal(seen.all, last.all))
     kernel.tensors += [seen, own, last]
@@ -43,7 +44,7 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
 
 
 def _is_signal(graph: ScheduleGraph, name: str) -> bool:
-    return graph.buffers[name].role == SIGNAL
+    return name in graph.buffers and graph.buffers[name].role == SIGNAL
 
 
 def _tensor(buffer: BufferSpec, kernel: ir.Kernel) -> ir.Buffer:
@@ -60,18 +61,20 @@ def _wait(
 ) -> bool:
     """Put waits into a body; whether it reads something that is awaited.
 
-    Roles do different things of a unit of work: only what reads waits, so they ask for each.
+    Roles do different things of a unit of work: only what reads waits, so they ask for each. One
+    thread asks and the others wait for it: with 512 rows all threads of a kernel that adds parts
+    up, asking for one number, took 8 us (two H200).
     """
     found = False
-    for number, s in enumerate(body):
+    for at, s in enumerate(body):
         if not _reads(s, awaited):
             continue
         found = True
-        if isinstance(s, ir.Roles | ir.Scope) or (in_role and _is_of_units(s)):
+        if isinstance(s, ir.Roles) or (in_role and _is_of_units(s)):
             for part in ir.children(s):
-                _wait(part, awaited, own, n, in_role or isinstance(s, ir.Roles))
+                _wait(part, awaited, own, n, True)
             continue
-        body.insert(number, ir.Await(own.all, n))
+        body[at:at] = [ir.Scope("elect", [ir.Await(own.all, n)]), ir.Sync()]
         return True
     return found
 

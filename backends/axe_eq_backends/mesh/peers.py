@@ -109,7 +109,7 @@ class PeersSession:
     def _seen(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
         """An exchange that kernels carry: who reads it waits for all that others did before.
 
-        Where the kernel that reads it waits itself, nothing is to be done when a call is made again.
+        Where the kernel that reads it waits itself, calls that are made again do nothing.
         """
         event, current = self.torch.cuda.Event, self.torch.cuda.current_stream
         for rank in ranks:

@@ -18,15 +18,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from axe_eq.kernel.devices import Device, Shared
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import GlobalTensor, Ints, KernelFault, bind, check_given, unwatched
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import tiles
 from axe_eq.kernel.threads.interp.cluster import Cluster
-from axe_eq.kernel.threads.interp.devices import Device, Shared, SharedTensor
 from axe_eq.kernel.threads.interp.machine import ORDERS, Cta, Issue, Meaning
 from axe_eq.kernel.threads.interp.promise import promise
+from axe_eq.kernel.threads.interp.signals import SharedTensor
 
 __all__ = ["ORDERS", "Issue", "KernelFault", "Meaning", "Report", "interpret"]
 

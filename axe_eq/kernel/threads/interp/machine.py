@@ -21,14 +21,14 @@ from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault, Watch, bi
 from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
-from axe_eq.kernel.threads.interp.devices import is_there, number_of
 from axe_eq.kernel.threads.interp.memory import Clocks, SharedMemory, Threads
+from axe_eq.kernel.threads.interp.signals import is_there, number_of
 from axe_eq.kernel.threads.placement import LANES
 from axe_eq.program.types import DTYPES
 
 if TYPE_CHECKING:
+    from axe_eq.kernel.devices import Device
     from axe_eq.kernel.threads.interp.cluster import Meeting
-    from axe_eq.kernel.threads.interp.devices import Device
 
 Blocked = tuple[str, Callable[[], bool]]
 ORDERS = ("early", "late", "random")

@@ -18,7 +18,7 @@ from axe_eq.kernel.expr import Int, evaluate
 from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault
 from axe_eq.kernel.placement import Placement, number
 from axe_eq.kernel.threads import ir
-from axe_eq.kernel.threads.interp import devices
+from axe_eq.kernel.threads.interp import signals
 from axe_eq.kernel.threads.interp.machine import Cta, Execute, Issue, Slot
 from axe_eq.kernel.threads.placement import LANES
 from axe_eq.program import ops
@@ -545,14 +545,14 @@ def bulk_store(
 
 
 def signal(cta: Cta, s: ir.Signal, env: Env, issue: Issue) -> None:
-    """One thread of the grid tells all devices."""
-    devices.add(cta, *devices.number_of(s.last, cta, env), issue, is_more=False)
-    devices.add(cta, *devices.number_of(s.flags, cta, env), issue, is_more=True)
+    """One thread of the grid tells all signals."""
+    signals.add(cta, *signals.number_of(s.last, cta, env), issue, is_more=False)
+    signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=True)
 
 
 def wait(cta: Cta, s: ir.Await, env: Env, issue: Issue) -> None:
     """The number is there: who waited for it knows what it tells."""
-    devices.acquire(cta, *devices.number_of(s.flag, cta, env), issue)
+    signals.acquire(cta, *signals.number_of(s.flag, cta, env), issue)
 
 
 _EXECUTE: dict[type[ir.Primitive], Execute] = {
