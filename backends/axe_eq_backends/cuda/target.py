@@ -213,18 +213,18 @@ _FIGURES = {
     "fewer_panels": 0.001,
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
-    "cluster": 0.0285,
+    "cluster": 0.0278,
     # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
     # within 25 % for 94 %), and 873 of 40 others (2026-11-27; root of the mean square of log of
     # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of
     # all over memory's, the matrix units' rate for microseconds over the row's, the power of what
     # crosses shared memory that it loses by, and the power of times that hide each other in part.
-    "copy_latency_s": 0.72e-6,
-    "tile_unit_bytes_per_s": 155e9,
-    "copies_over_memory": 3.0,
-    "burst_over_rate": 1.41,
+    "copy_latency_s": 7.96e-7,
+    "tile_unit_bytes_per_s": 1.71e11,
+    "copies_over_memory": 3.08,
+    "burst_over_rate": 1.72,
     "burst_exponent": 0.88,
-    "overlap_power": 3.7,
+    "overlap_power": 3.03,
     # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
     # in f32, took 16 to 18e-12 s each beside all else.
     "apart_store_s": 17e-12,
@@ -232,23 +232,27 @@ _FIGURES = {
     # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
     # fetched each other's sums, and bytes of these. Fitted with the above.
-    "product_begin_s": 1.25e-6,
-    "store_unit_bytes_per_s": 24e9,
-    "store_panel_s": 0.17e-6,
-    "cluster_begin_s": 0.5e-6,
+    "product_begin_s": 1.28e-6,
+    "store_unit_bytes_per_s": 2.79e10,
+    "store_panel_s": 1.62e-7,
+    "cluster_begin_s": 4.76e-7,
     # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
     # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
     # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
     # share the rest of tiles. 500 tiles of 30 products (2026-11-27).
-    "lines_along_depth": 0.7,
-    "lines_along_side": 1.3,
-    "waves_exposed": 0.5,
+    "lines_along_depth": 0.899,
+    "lines_along_side": 1.12,
+    "waves_exposed": 0.553,
     "shared_rest": 0.05,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,
-    "add_sums_s": 0.8e-6,
-    "add_sums_bytes_per_s": 40e9,
+    "add_sums_s": 6.55e-7,
+    "add_part_s": 9.75e-8,
+    "lagging": 0.0951,
+    "asking_groups": 1e6,
+    "read_beside": 0.368,
+    "add_sums_bytes_per_s": 4.1e10,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
     # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
     # 1536; 2026-11-27), of which issue is 1.0e-9 each.
@@ -264,7 +268,7 @@ _FIGURES = {
     "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
-    "late_s": 0.55e-6,
+    "late_s": 4.98e-7,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
