@@ -62,7 +62,7 @@ def test_numbers_are_open_in_calls_that_are_made_and_count_in_those_made_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     turns, log, _, tape = turns_of(2, monkeypatch)
-    begun = [turns.begin(), turns.begin()]
+    begun: list[Any] = [turns.begin(), turns.begin()]
     assert [[sight.at for sight in call] for call in begun] == [["A", "A"], ["B", "B"]]
     assert begun[0][0].before is begun[1][0]
     assert begun[1][1].before is begun[0][1]
