@@ -314,7 +314,7 @@ _FIGURES = {
 # all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
-# of kernels take 3 to 5 us, by signals 2.2 to 4.5 (products of 128 to 1024 rows, beside the same
+# of kernels take 3 to 5 us, by signals 2 to 6 (products of 128 to 1024 rows, beside the same
 # without waits); kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
 PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6)
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).

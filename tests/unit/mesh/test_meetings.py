@@ -59,6 +59,7 @@ def test_kernels_wait_themselves_where_that_takes_less(kind: str, n: int) -> Non
     exe, arrays = product(kind, n), given()
     assert len(kernels(exe.plan)) == 1
     assert "waits itself until all devices have come" in str(exe.plan)
+    assert exe.explain().count("once all devices have come; writes") == 1
     text = "".join(exe.source.values())
     assert text.count("red.relaxed.sys") == text.count("ld.acquire.sys") == 1
     assert text.count("signal_fence();") == 1
