@@ -17,7 +17,7 @@ from types import MappingProxyType
 from axe_eq.debug import Report, stage
 from axe_eq.errors import ArgumentError, SearchError
 from axe_eq.extract.mesh.blocks import Region, blocked, regions
-from axe_eq.extract.mesh.build import Compile, Local, build
+from axe_eq.extract.mesh.build import Compile, Failing, Local, build
 from axe_eq.extract.mesh.choose import BYTES, MOST_WORK, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.seen import carriers
@@ -124,6 +124,7 @@ class Plans:
         names: what the program's text calls its values.
         inputs: name, type and role of inputs and constants.
         compile_local: compiles a program of one device.
+        failing: why a kernel of one cannot be written; None where it can.
         report: of the stages.
         tried: all that were compiled.
         refused: why others could not be.
@@ -133,6 +134,7 @@ class Plans:
     names: dict[Node, str]
     inputs: Sequence[tuple[str, ValueType, str]]
     compile_local: Compile
+    failing: Failing
     report: Report
     tried: dict[object, Tried] = field(default_factory=dict)
     refused: dict[object, SearchError | TooLarge] = field(default_factory=dict)
@@ -312,7 +314,7 @@ class Plans:
             return None
         try:
             built = stage("build", lambda: build(own, self.target, self.inputs, self._local,
-                                                 carried),
+                                                 carried, self.failing),
                           report=self.report, notes=lambda b: {"steps": len(b.graph.steps)},
                           )  # fmt: skip
         except (SearchError, TooLarge) as error:  # no kernel at these extents, or none that fits
