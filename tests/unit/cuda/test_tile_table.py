@@ -94,6 +94,7 @@ def test_teams_divide_their_tile_and_fit_their_registers(monkeypatch: pytest.Mon
         assert found <= known if turned else found == known
         assert all(m % (64 * teams // across) == 0 for m, _, teams, across, _ in rows)
         assert all(split == 1 and n >= 64 for _, n, _, across, split in rows if across > 1)
+        assert all(n <= 192 for _, n, teams, *_ in rows if teams == 3)
     priced = tile_cost.TensorCores().price(sides.summary, h200)
     taken = np.isfinite(priced.time_s) & (priced.extra["consumers"] == 3)
     assert taken.any()
