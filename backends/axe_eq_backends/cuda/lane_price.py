@@ -125,6 +125,7 @@ class Tensors:
         shifted: bool = False,
         reads: float = 0.0,
         follows: float = 0.0,
+        computes: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -154,6 +155,7 @@ class Tensors:
             reads: seconds of one CTA until it has read all; where it says, those that run together
                 read, compute and store at the same time.
             follows: seconds until the next CTAs begin, beside `cta_s`.
+            computes: seconds of `chain` in which threads compute what they hold.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
@@ -168,6 +170,7 @@ class Tensors:
             memory = max(memory + reread / cached, (once + again) / cached)
         turned = self._turned(counts, passes or {}, wide) if shifted else 0.0
         flops = self.flops * padded + turned * target.figure("turned_flops")
+        flops += blocks * warps * LANES * target.figure("thread_flops")
         vector = flops / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
         if not phases:  # units that are done first take more of few CTAs
@@ -181,6 +184,9 @@ class Tensors:
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
+            # CTAs that a unit holds begin together, and compute at the same time.
+            at_once = vector / blocks * min(units * resident, max(units, blocks))
+            one += max(0.0, target.figure("in_lockstep") * at_once - computes) if computes else 0.0
             if reads:
                 runs = ceil(blocks / (units * resident))
                 waits = max(waits, (one - own + max(own, reads) + follows) * (runs - 1) + reads)
@@ -189,8 +195,10 @@ class Tensors:
                 waits = max(waits, one * follow, shared * blocks / units)
         waits = max(waits, blocks * begin)
         power = target.figure("lanes_power")
+        # What asks is issued beside what computes, and waits for its pipe as well.
+        issued = target.figure("ask_issue") * asks
         # These hide each other, but not whole.
-        parts = memory, vector * busiest, waits, asks
+        parts = memory, vector * busiest + issued, waits, asks - issued
         together = sum(part**power for part in parts) ** (1 / power)
         time_s = target.launch_s + floor + (chain or 0.0) + together * (1.0 + loss)
         costs = {
@@ -327,6 +335,9 @@ class Tensors:
             longest = max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize
             held = 1 if step != 1 else longest if shifted else run_vector([o], along)
             of_one = LANES * min(wide, longest, held)
+            if step == 1:  # parts of lines
+                whole = max(1.0, of_one * DTYPES[o.dtype].itemsize / LINE_BYTES)
+                more += target.figure("ask_part") * max(0.0, lines - whole)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")
 
