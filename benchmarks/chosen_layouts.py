@@ -297,7 +297,7 @@ def _on_host(array: Any) -> Any:
     import torch
 
     words = array.contiguous().view(getattr(torch, f"int{8 * array.itemsize}")).cpu().numpy()
-    return words.view(named(array.dtype).numpy)
+    return words.view(named(str(array.dtype)[len("torch.") :]).numpy)
 
 
 def _leaves(made: Any) -> list[Any]:
