@@ -232,18 +232,24 @@ _FIGURES = {
     "fewer_panels": 0.001,
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
-    "cluster": 0.0278,
-    # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
-    # within 25 % for 94 %), and 873 of 40 others (2026-11-27; root of the mean square of log of
-    # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of
-    # all over memory's, the matrix units' rate for microseconds over the row's, the power of what
-    # crosses shared memory that it loses by, and the power of times that hide each other in part.
-    "copy_latency_s": 7.96e-7,
-    "tile_unit_bytes_per_s": 1.71e11,
-    "copies_over_memory": 3.08,
+    "cluster": 0.028,
+    # Products whose copies set their pace, 1,071 candidates of 108 products (2026-11-27; root of
+    # the mean square of log of time over estimate 0.09, of those of one product 0.07): seconds
+    # until a copy is there, a unit's rate of copies and that of all over memory's, the matrix
+    # units' rate for microseconds over the row's, the power of what crosses shared memory that it
+    # loses by, and the power of times that hide each other in part.
+    "copy_latency_s": 0.8e-6,
+    "tile_unit_bytes_per_s": 171e9,
+    "copies_over_memory": 3.2,
     "burst_over_rate": 1.72,
-    "burst_exponent": 0.88,
-    "overlap_power": 3.03,
+    "burst_exponent": 0.75,
+    "overlap_power": 3.0,
+    # Of rows that consumers side by side read again, the part that counts.
+    "read_beside": 0.37,
+    # The part of what CTAs of a cluster read apart that counts again, for each doubling of them,
+    # and of operands whose tiles have an odd number of groups of eight rows.
+    "lagging": 0.1,
+    "odd_rows": 0.3,
     # A part of a sector that is stored alone: of products 0.6 to 4.2e6 elements of f32 without a
     # neighbour in their tile took 16 to 18e-12 s each beside all else, of scans 0.13e6 of i64 and
     # 0.52e6 of bf16 9 to 18e-12, and of 5 CTAs 1.0e-9 for a unit (2026-11-27).
@@ -253,36 +259,36 @@ _FIGURES = {
     # maps (18 of 9 to 650 KB, 2026-11-27: time over estimate 1.08 in the mean); what a unit stores
     # of results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
-    # fetched each other's sums, and bytes of these. Fitted with the above.
+    # fetched each other's sums, for each of them, and bytes of these. Fitted with the above.
     "product_begin_s": 0.12e-6,
-    "store_unit_bytes_per_s": 2.79e10,
-    "store_panel_s": 1.62e-7,
-    "cluster_begin_s": 4.76e-7,
+    "store_unit_bytes_per_s": 31e9,
+    "store_panel_s": 0.16e-6,
+    "cluster_begin_s": 0.48e-6,
+    "add_sums_s": 0.65e-6,
+    "add_part_s": 0.1e-6,
+    "add_sums_bytes_per_s": 41e9,
     # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
     # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
     # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
-    # share the rest of tiles. 500 tiles of 30 products (2026-11-27).
-    "lines_along_depth": 0.899,
-    "lines_along_side": 1.12,
-    "waves_exposed": 0.553,
+    # share the rest of tiles. Fitted with the above.
+    "lines_along_depth": 0.9,
+    "lines_along_side": 0.9,
+    "waves_exposed": 0.6,
     "shared_rest": 0.05,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,
-    "add_sums_s": 6.55e-7,
-    "add_part_s": 9.75e-8,
-    "lagging": 0.0951,
-    "asking_groups": 1e6,
-    "read_beside": 0.368,
-    "add_sums_bytes_per_s": 4.1e10,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
     # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
     # 1536; 2026-11-27), of which issue is 1.0e-9 each.
     "cold_instruction_s": 0.55e-9,
     # Until a panel of what a result reads whole is there, and for a register of it of each thread:
-    # x + y of 8192 x 256 x 128, 23 tiles (2026-11-27).
+    # x + y of 8192 x 256 x 128, 23 tiles; for an element of it, where those that are neighbours in
+    # memory are of a tile's columns: x + y of 640 x 16000 x 3008 and 5632 x 1600 x 640 took 80 to
+    # 190e-9 (2026-11-27).
     "read_panel_s": 0.3e-6,
     "read_word_s": 19e-9,
+    "read_across_s": 0.12e-6,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,
@@ -290,7 +296,7 @@ _FIGURES = {
     "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
-    "late_s": 4.98e-7,
+    "late_s": 0.5e-6,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
