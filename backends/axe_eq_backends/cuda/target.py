@@ -191,11 +191,12 @@ _FIGURES = {
     "swept_in_cache": 0.35,
     "swept_beyond_cache": 0.4,
     "swept_apart": 0.25,
-    # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
-    # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.32e-6,
-    "scan_warp_s": 0.027e-6,
-    "scan_held_s": 0.15e-6,
+    # A step of a scan beside its reads, more for each warp of its CTA, and what a unit takes for an
+    # element of each lane of a warp: 84 candidates of 17 to 71,233 rows, within 30 % for 89 %, and
+    # 51 of 4 to 4,521 small ones, for 59 % (2026-11-27).
+    "scan_step_s": 0.1e-6,
+    "scan_warp_s": 0.019e-6,
+    "scan_element_s": 7.6e-9,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
     # Products wait for shared memory where copies into it and instructions that read it move more
@@ -225,14 +226,17 @@ _FIGURES = {
     "burst_over_rate": 1.72,
     "burst_exponent": 0.88,
     "overlap_power": 3.03,
-    # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
-    # in f32, took 16 to 18e-12 s each beside all else.
+    # A part of a sector that is stored alone: of products 0.6 to 4.2e6 elements of f32 without a
+    # neighbour in their tile took 16 to 18e-12 s each beside all else, of scans 0.13e6 of i64 and
+    # 0.52e6 of bf16 9 to 18e-12, and of 5 CTAs 1.0e-9 for a unit (2026-11-27).
     "apart_store_s": 17e-12,
-    # What a product takes beside its steps and results, barriers and maps; what a unit stores of
-    # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
+    "unit_store_s": 1e-9,
+    # What a product takes beside its steps, results and the latencies of its bytes: barriers and
+    # maps (18 of 9 to 650 KB, 2026-11-27: time over estimate 1.08 in the mean); what a unit stores
+    # of results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
     # fetched each other's sums, and bytes of these. Fitted with the above.
-    "product_begin_s": 1.28e-6,
+    "product_begin_s": 0.12e-6,
     "store_unit_bytes_per_s": 2.79e10,
     "store_panel_s": 1.62e-7,
     "cluster_begin_s": 4.76e-7,
@@ -287,10 +291,11 @@ _FIGURES = {
     "fragment_read_s": 34e-12,
     "depth_s": 2.1e-9,
     "lone": 0.42,
-    # A thread's reads of one element below a word, one after the other: f16 of 732 x 257 x 2691.
-    "read_one_s": 55e-9,
-    # What products in registers take beside their steps.
-    "register_begin_s": 1.9e-6,
+    # A thread's read of what a step multiplies after another, where steps wait for what they read:
+    # 140 tiles of 22 drawn products of 10 to 4,500 KB, within 30 % for 86 %. What a step waits more
+    # for each dim that windows are counted along: four of 63 to 81 elements (2026-11-27).
+    "read_one_s": 12e-9,
+    "counted_s": 1.9e-6,
     # Streams (lengths of 534 to 16384, widths of 64, 80 and 128, chunks of 32 to 176; 73 tilings,
     # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
     # hide each other's latencies and the weighing behind products, and clocks to start a chunk,

@@ -39,6 +39,7 @@ from axe_eq_backends.cuda.cost import (
     tile_rows,
     waves,
 )
+from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
     GROUP_THREADS,
     PANEL_BYTES,
@@ -230,6 +231,7 @@ def _tiles(
     added = figure("add_sums_s") + split * figure("add_part_s")
     added = added + sums / figure("add_sums_bytes_per_s")
     once = figure("product_begin_s")
+    once = once + floor_s(target, sum(a.n_bytes for a in (*summary.loads, store)))
     # Tiles that CTAs share are one after the other.
     begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
