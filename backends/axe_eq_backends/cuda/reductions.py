@@ -354,7 +354,6 @@ class Rows:
                         self.shifted,
                     ),
                     blocks=prod(counts), counts=counts,
-                    reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     warps=warps, resident=residents(target, warps, taken(held)),
                     chain=chained(target, held, own)
                     + exchanges * exchanging(target, threads)

@@ -39,6 +39,7 @@ from axe_eq_backends.cuda.cost import (
     tile_rows,
     waves,
 )
+from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
     GROUP_THREADS,
     PANEL_BYTES,
@@ -227,8 +228,10 @@ def _tiles(
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
-    added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
+    added = figure("add_sums_s") + split * figure("add_part_s")
+    added = added + sums / figure("add_sums_bytes_per_s")
     once = figure("product_begin_s")
+    once = once + floor_s(target, sum(a.n_bytes for a in (*summary.loads, store)))
     # Tiles that CTAs share are one after the other.
     begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
@@ -279,7 +282,8 @@ def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     def moved(
         m: Column | float, cols: Column | float, rows: Column | float, across: Column | float
     ) -> Column | float:
-        return (rows * (1 + across) + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
+        again = 2 + target.figure("read_beside") * (across - 1)
+        return (rows * again + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
 
     m, cols = columns.extra["m"], columns.extra["n"] * len(summary.products)
     across = columns.extra["across"]
@@ -340,7 +344,9 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     """
     figure, costs = target.figure, columns.costs
     power = figure("overlap_power")
-    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
+    lagging = figure("lagging") * _lagging(summary, columns)
+    read = (costs["gmem_bytes"] + lagging) / target.memories[0].bytes_per_s
+    read = read * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     # A row's rate is what all units have power for: where some have nothing to do others have more,
     # and all of it where they are few.
@@ -354,6 +360,19 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     columns.time_s = columns.time_s + _of_reads(tiles, summary, target)
     costs |= {"waits_s": tiles.waits, "latency_s": tiles.begin}
     costs["memory_s"] = _together(power, tiles.shared, read)
+
+
+def _lagging(summary: Summary, columns: Columns) -> Column:
+    """Bytes that CTAs of a cluster read apart, for each doubling of those that wait for each other.
+
+    What they share binds their steps together, so each waits for what memory gives last to any.
+    """
+    chosen, found = columns.extra, np.zeros(len(columns))
+    for a in summary.loads:
+        if a.feeds_product:
+            apart = chosen["cluster_rows" if "p" in a.letters else "cluster_cols"]
+            found = found + a.n_bytes * np.log2(apart)
+    return found
 
 
 def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
@@ -433,15 +452,30 @@ def _stage_bytes(
             run = (own if along_side(access) else depth) * access.itemsize
             n_bytes = side * depth * access.itemsize
             wide = np.gcd(run.astype(int), PANEL_BYTES)  # of a box, whose lines no other one has
+            inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
             if of == "rows":
                 n_bytes = n_bytes * PANEL_BYTES / wide
             elif of == "lines":
-                inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
                 more = target.figure(f"lines_along_{'side' if along_side(access) else 'depth'}")
                 n_bytes = n_bytes * (1 + more * inside * LINE_BYTES / wide)
+                n_bytes = n_bytes * _together_asked(sides, columns, target, of_rows)
             total = total + n_bytes
     ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
     return np.asarray(total / ctas)
+
+
+def _together_asked(sides: Matrices, columns: Columns, target: Target, of_rows: bool) -> Column:
+    """What reads of an operand's tile that come together cost, over as many that come apart.
+
+    Units in a group of the machine that ask for the same lines at a time are answered at once.
+    """
+    chosen, groups = columns.extra, target.figure("asking_groups")
+    rows, cols = (np.ceil(there / chosen[of]) for there, of in zip(sides.there, "mn", strict=True))
+    down = np.minimum(chosen["band"], rows)
+    across = np.clip(target.n_units / chosen["split"] / down, 1, cols)
+    shared = chosen["cluster_cols" if of_rows else "cluster_rows"]
+    readers = np.maximum((across if of_rows else down) / shared, 1)
+    return np.asarray(groups * (1 - (1 - 1 / groups) ** readers) / readers)
 
 
 def _past_the_end(sides: Matrices, columns: Columns) -> Column:

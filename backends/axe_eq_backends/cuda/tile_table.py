@@ -27,14 +27,16 @@ from axe_eq_backends.cuda.sides import Matrices
 
 Mask = npt.NDArray[np.bool_]
 _SIDES = (1, 2, 4)  # of a cluster, in tiles
-MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
 MOST_TILE = 1 << 12  # rows, columns or panels are fewer
+MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
 WIDE_COLS, WIDE_ROWS = 384, 128  # of tiles that fit: their sums fit registers
-# Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
-CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
-# Of an odd number of parts that many rows have: one takes them all, two take half of the columns
-# each, three take as many rows each.
-ODD = ((1, 1), (2, 2), (3, 1))
+# The rows that a warpgroup takes at least; the narrowest tile, and step.
+WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 64, 64, 16
+# Warpgroups that multiply a tile of so many times those rows, and how many of them lie side by side
+# with a part of its columns each. Where three of them fit they took 0.93 to 1.0 times as long as
+# two side by side, and one that takes all three parts as long (55 products, 2026-11-27).
+MOST_TEAM, LEAST_BESIDE = 4, 32
+TEAMS = {1: ((1, 1), (2, 2)), 2: ((2, 1),), 3: ((3, 1), (2, 2)), 4: ((2, 1),)}
 
 
 def of_lines(sides: Matrices) -> bool:
@@ -121,9 +123,9 @@ def _table(
     sides = sorted(product(_SIDES, repeat=2), key=lambda side: (prod(side), side[1]))
     ways = [(rows, cols, 1, 0) for rows, cols in sides if rows * cols in clusters]
     ways += [(1, 1, n, rest) for rest, some in enumerate((splits, rests)) for n in some if n > 1]
-    teams = [(*tile, *team, n) for tile in tiles for n, team in enumerate(_teams(tile[0]))]
+    teams = [(*tile, *team) for tile in tiles for team in TEAMS.get(tile[0] // WARPGROUP_ROWS, ())]
     at, tile, way = grid_of(range(len(rows)), range(len(teams)), range(len(ways)))
-    m, n, most, consumers, across, team = np.array(teams, float)[tile.astype(int)].T
+    m, n, most, consumers, across = np.array(teams, float)[tile.astype(int)].T
     names, rates, *steps = zip(*rows, strict=True)
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
@@ -139,23 +141,17 @@ def _table(
         "rest": shared[:, 3],
         "turned": np.full(len(m), float(turned)),
     }  # fmt: skip
-    parted = (across > 1) & (shared[:, 2] > 1)
     least, even = CORE_COLS * shared[:, 2] * across, m_step[row] * (consumers // across)
-    uneven = (m % even + n % least + n % n_step[row] + parted) > 0
+    uneven = (m % even + n % least + n % n_step[row]) > 0
     # Of few panels as many are in shared memory whatever most are offered.
-    same = (((row * len(ways) + way) * MOST_TILE + m) * MOST_TILE + n) * len(ODD) + team
-    kept = np.sort(np.unique(same * MOST_TILE + staging, return_index=True)[1])
+    same = ((row * len(ways) + way) * MOST_TILE + m) * MOST_TILE + n
+    same = (same * MOST_TEAM + across) * MOST_TILE + staging
+    kept = np.sort(np.unique(same, return_index=True)[1])
+    # Consumers side by side share no steps with other CTAs, and have 32 columns each at least.
+    kept = kept[((across == 1) | (shared[:, 2] == 1) & (n >= across * LEAST_BESIDE))[kept]]
     made = tuple(names[r] for r in row[kept].tolist())
     columns = (np.array(rates)[row], uneven, panels, m * across * wide * itemsize)
     return Table({x: c[kept] for x, c in chosen.items()}, made, *(c[kept] for c in columns))
-
-
-def _teams(rows: int) -> list[tuple[int, int]]:
-    """Consumers of a tile, and how many of them lie side by side."""
-    parts = rows // WARPGROUP_ROWS
-    if parts % CONSUMERS == 0:
-        return [(CONSUMERS, 1)]
-    return [team for team in ODD if parts % (team[0] // team[1]) == 0]
 
 
 def offered(sides: Matrices, lines: bool, target: Target) -> Table:

@@ -447,7 +447,7 @@ def test_a_kernel_that_was_priced_in_vain_is_ruled_out_with_the_reason(
     with axe.debug(cache=0):
         target = h200.replace(
             choices={**h200.choices, **sizes, "product_panels": (1,)},
-            figures={**h200.figures, "register_begin_s": 1e-5},
+            figures={**h200.figures, "read_one_s": 1e-6},
         )
         exe = axe.compile(lambda a, b: a @ b, A, BYTES, target=target)
     (kernel,) = exe.kernels
