@@ -366,6 +366,7 @@ class Rows:
                     + self.tensors.ends(target, vector if self.shifted else 0)
                     + target.figure("cut_s") * (cut and held > vector),
                     computes=computes, wide=vector, lanes=min(threads, WARP),
+                    shifted=self.shifted,
                 )
             )  # fmt: skip
         return found
