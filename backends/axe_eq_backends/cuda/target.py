@@ -122,14 +122,23 @@ _FIGURES = {
     # The power of times that hide each other in part.
     "lanes_power": 4.5,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
-    # to 24 KB, the most that was measured.
-    "unit_cache_bytes": 24 << 10,
+    # to twice 28 KB, the most that was measured (layernorm of f16[6000,14336], 2026-11-27).
+    "unit_cache_bytes": 32 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
     "ask_s": 2.2e-9,
     # As much more for every line of 128 bytes beyond the first that one of them asks for, and where
     # its elements lie apart: pooling of f16[8,96,112,112] by vectors of 2, 4 and 8.
     "ask_line": 0.1,
     "ask_line_apart": 0.22,
+    # As much more for every line that it asks for a part of: rows of 71 to 113 elements of f16 that
+    # 2 to 16 threads of a warp read. The part of these seconds in which a scheduler issues, so that
+    # nothing else computes. Operations that a thread takes for its addresses. Loss of maps per
+    # doubling of a thread's vectors: concatenations of odd rows (all 2026-11-27, candidates of
+    # drawn seeds 7000 to 11130).
+    "ask_part": 0.2,
+    "ask_issue": 0.2,
+    "thread_flops": 30.0,
+    "held_apart": 0.05,
     # Loss of a relayout per halving of what a warp reads at once below a line, of what it writes,
     # and of what a tile reads of a row below two lines, and below four where rows are whole pages
     # apart; of more bytes on their way to a unit than
@@ -157,7 +166,7 @@ _FIGURES = {
     # Operations of cells per multiply-add of the peak: few of them are pairs.
     "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
-    "operation_s": 1.3e-9,
+    "operation_s": 0.7e-9,
     # Operations that take an element out of two vectors, and what the ends of a row that begins
     # anywhere are to a CTA.
     "turned_flops": 8.0,
@@ -181,16 +190,31 @@ _FIGURES = {
     # Bytes of rows on their way to a unit that more CTAs are not asked for: norms of 2880 to 5120
     # columns gain up to 64 KB, bounds of 3882 and 7486 lose from 96 KB on.
     "rows_on_their_way": 72 << 10,
+    # What the end of a row takes that cuts a vector, of several: its elements are read after the
+    # others. One CTA, 635 to 1753 elements of f32 (2026-11-27).
+    "cut_s": 0.17e-6,
+    # A thread's read of less than a word, of those that it holds: 25 to 46 of f16 (2026-11-27).
+    "small_read_s": 12e-9,
+    # The part of what a unit's CTAs compute that none of them hides: they begin together, wait for
+    # their rows together and then compute at the same time. softmax of f16[8192,12288] and of
+    # [8192,10240] by CTAs of 512 threads, two of them a unit: 113.7 and 108.5 us, of 256, four of
+    # them: 101.0 and 84.2; rmsnorm and layernorm by 512 and 1024, 0.97 to 1.1 of it (2026-11-27).
+    "in_lockstep": 1.0,
+    # Loss of sweeps per doubling of their chunks: each ends with what waits for all of its reads.
+    # Sums of 28424 elements in 1 to 14 chunks, rows of 12288 kept in 2 to 6 (2026-11-27).
+    "chunk_apart": 0.03,
     # Until the CTAs of a cluster that have parts of rows have met.
     "cluster_meets_s": 0.4e-6,
-    # Per doubling of such a cluster, until the next one has begun in its place.
-    "cluster_follows_s": 0.5e-6,
+    # Per doubling of such a cluster, until the next one has begun in its place; its CTAs read all
+    # at once (230 candidates of rows and columns in clusters, 2026-11-27).
+    "cluster_follows_s": 0.2e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
-    # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
-    # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
-    "swept_in_cache": 0.35,
-    "swept_beyond_cache": 0.4,
-    "swept_apart": 0.25,
+    # more of it until memory gives them again, and the loss then: the largest of 129 along columns
+    # of f16[129,268240], 26 tilings with 6 to 70 MB on their way (2026-11-27; beyond 13 MB more and
+    # more comes from memory, from 26 MB on all).
+    "swept_in_cache": 0.22,
+    "swept_beyond_cache": 0.22,
+    "swept_apart": 0.05,
     # A step of a scan beside its reads, more for each warp of its CTA, and what a unit takes for an
     # element of each lane of a warp: 84 candidates of 17 to 71,233 rows, within 30 % for 89 %, and
     # 51 of 4 to 4,521 small ones, for 59 % (2026-11-27).
@@ -309,13 +333,13 @@ _FIGURES = {
     # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
     # hide each other's latencies and the weighing behind products, and clocks to start a chunk,
     # which other consumers hide; the matrix units' rate over the row's; until a kernel begins,
-    # and a tile's begin and end.
+    # beside the latencies of its bytes, and a tile's begin and end.
     "weigh_clocks.1": 0.021,
     "weigh_clocks.2": 0.127,
     "weigh_clocks.3": 0.098,
     "start_clocks": 583.0,
     "stream_over_rate": 1.126,
-    "stream_begin_s": 1.64e-6,
+    "stream_begin_s": 0.48e-6,
     "stream_tile_s": 1.6e-6,
 }
 
