@@ -42,8 +42,8 @@ from axe_eq.program.types import dtype as named
 from axe_eq.run.store import load
 from axe_eq.schedule.kept import KINDS
 from benchmarks.cuda_saved import n_sets
-from benchmarks.drawn_programs import case, inputs
-from benchmarks.programs import LARGE, RIGHT, compared
+from benchmarks.drawn_programs import FAMILIES, case, inputs, kind_of
+from benchmarks.programs import LARGE, RIGHT, compared, judged
 from benchmarks.terminal import absent, told
 
 xp = axe.array
@@ -247,8 +247,15 @@ def measured(path: Path) -> dict[str, Any]:
     if row.get("predicted", 1.0) < LEAST_GAIN:
         return row
     dense, chosen = (load(path.with_suffix(f".{kind}.axe")) for kind in ("dense", "chosen"))
-    _, program, arrays = _found(which)
-    return row | timed(dense, chosen, [i.name for i in program.inputs], arrays())
+    _, program, draw = _found(which)
+    names, arrays = [i.name for i in program.inputs], list(draw())
+    row |= timed(dense, chosen, names, arrays)
+    if not row["right"]:  # sums in another order, perhaps
+        given = [chosen.pack(n, _on_device(a)) for n, a in zip(names, arrays, strict=True)]
+        found = [_on_host(a) for a in _leaves(chosen(*given))]
+        row["state"], row["problem"] = judged(program, arrays, found)
+        row["right"] = row["state"] == RIGHT
+    return row
 
 
 def timed(dense: Any, chosen: Any, names: Sequence[str], host: Sequence[Any]) -> dict[str, Any]:
@@ -285,6 +292,14 @@ def _on_device(array: Any) -> Any:
     return words.view(getattr(torch, named(array.dtype).scalar.rstrip("_")))
 
 
+def _on_host(array: Any) -> Any:
+    """The other way."""
+    import torch
+
+    words = array.contiguous().view(getattr(torch, f"int{8 * array.itemsize}")).cpu().numpy()
+    return words.view(named(str(array.dtype)[len("torch.") :]).numpy)
+
+
 def _leaves(made: Any) -> list[Any]:
     """The arrays of a result, however they are nested."""
     if isinstance(made, dict):
@@ -317,12 +332,15 @@ def main() -> None:
         "--kept", nargs="+", default=[], metavar="FORM", help="more forms of blocks"
     )
     parser.add_argument("--first", type=int, default=0, help="first seed of those drawn")
+    parser.add_argument("--kinds", nargs="*", choices=[*FAMILIES, "generic"], help="of --drawn")
     parser.add_argument("--out", type=Path, help="a JSON file")
     parser.add_argument("--prepare", type=Path, help="compile for --gpu and save there")
     parser.add_argument("--gpu", type=Path, help="run what was saved there on this machine's GPU")
     options = parser.parse_args()
     result: dict[str, Any] = {"cases": []}
-    seeds = range(options.first, options.first + max(options.drawn, options.blocks))
+    seeds: Sequence[int] = range(options.first, options.first + max(options.drawn, options.blocks))
+    if options.kinds:
+        seeds = [seed for seed in seeds if kind_of(seed) in options.kinds]
     drawn_, names = options.drawn > 0, options.only or list(PROGRAMS)
     if options.prepare:
         prepare(seeds if drawn_ else names, options.prepare)

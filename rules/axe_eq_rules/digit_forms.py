@@ -43,7 +43,13 @@ from axe_eq_rules.digits import (
 from axe_eq_rules.joins import join_axis
 from axe_eq_rules.lookup_forms import gathered, lookup_of_parts, uncast
 from axe_eq_rules.movement import Unread, movement
-from axe_eq_rules.parts_forms import counted, scan_and_totals, scan_of_parts
+from axe_eq_rules.parts_forms import (
+    counted,
+    reduced_behind,
+    scan_and_totals,
+    scan_of_parts,
+    scan_of_windows,
+)
 from axe_eq_rules.sum_forms import sum_of_parts
 
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
@@ -88,12 +94,14 @@ def _view(term: Term, sums: bool) -> View:
 
 def _rewritten(of: View, sums: bool) -> View:
     """A view of a scan of all, or of a read of a whole table, where the core is these in parts."""
-    core = scan_and_totals(
-        of.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
-    )
+    asked = of.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
+    core = scan_and_totals(*asked) or reduced_behind(*asked)
+    core = core or scan_of_windows(of.core, asked[-1])
     if core is None and (sums or _whole_ring(of.core)):
         core = lookup_of_parts(of.core)
-    return of if core is None else view(written(replace(of, core=core)), sums)
+    if core is None or type_of.of(core) != type_of.of(of.core):
+        return of
+    return view(written(replace(of, core=core)), sums)
 
 
 def _opaque(term: Term, given: Sequence[View]) -> Term:

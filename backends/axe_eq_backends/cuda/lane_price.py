@@ -134,6 +134,8 @@ class Tensors:
         reads: float = 0.0,
         follows: float = 0.0,
         run: int = 0,
+        computes: float = 0.0,
+        apart: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -165,13 +167,15 @@ class Tensors:
             follows: seconds until the next CTAs begin, beside `cta_s`.
             run: elements of a row that a warp stores at once where it stores several rows; 0 where
                 all are of one.
+            computes: seconds of `chain` in which threads compute what they hold.
+            apart: part that memory takes longer.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
         again = max(0.0, loaded - (once - stored))
         once, again = once + missed * again, again - missed * again + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
-        memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
+        memory = (1 + apart) * once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
         cached = rate * target.figure("l2_over_memory") * min(1.0, blocks / units)
         if phases:
             memory += again / cached
@@ -179,6 +183,7 @@ class Tensors:
             memory = max(memory + reread / cached, (once + again) / cached)
         turned = self._turned(counts, passes or {}, wide) if shifted else 0.0
         flops = self.flops * padded + turned * target.figure("turned_flops")
+        flops += blocks * warps * LANES * target.figure("thread_flops")
         vector = flops / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
         if not phases:  # units that are done first take more of few CTAs
@@ -192,16 +197,21 @@ class Tensors:
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
+            # CTAs that a unit holds begin together, and compute at the same time.
+            at_once = vector / blocks * min(units * resident, max(units, blocks))
+            one += max(0.0, target.figure("in_lockstep") * at_once - computes) if computes else 0.0
             if reads:
-                runs = ceil(blocks / (units * resident))
+                runs = max(1.0, blocks / (units * resident))
                 waits = max(waits, (one - own + max(own, reads) + follows) * (runs - 1) + reads)
             else:
                 follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
                 waits = max(waits, one * follow, shared * blocks / units)
         waits = max(waits, blocks * begin)
         power = target.figure("lanes_power")
+        # What asks is issued beside what computes, and waits for its pipe as well.
+        issued = target.figure("ask_issue") * asks
         # These hide each other, but not whole.
-        parts = memory, vector * busiest, waits, asks
+        parts = memory, vector * busiest + issued, waits, asks - issued
         together = sum(part**power for part in parts) ** (1 / power)
         time_s = target.launch_s + floor + (chain or 0.0) + together * (1.0 + loss)
         stores = self._stored_apart(along, run)
@@ -362,6 +372,9 @@ class Tensors:
             longest = max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize
             held = 1 if step != 1 else longest if shifted else run_vector([o], along)
             of_one = LANES * min(wide, longest, held)
+            if step == 1:  # parts of lines
+                whole = max(1.0, of_one * DTYPES[o.dtype].itemsize / LINE_BYTES)
+                more += target.figure("ask_part") * max(0.0, lines - whole)
             total += own * times * passes.get(n, 1) / of_one * more
         return total / target.n_units * target.figure("ask_s")
 

@@ -124,7 +124,11 @@ class RegisterProducts:
         columns.time_s = np.maximum(columns.time_s, target.launch_s + paced) + begin
         columns.time_s = columns.time_s + _of_cells(summary, target, columns)
         columns.time_s = columns.time_s + _of_reads(summary, target, columns)
-        columns.costs |= {"waits_s": paced, "latency_s": np.full(len(columns), begin)}
+        first = target.memories[0].latency_s  # what the first step waits at least
+        columns.costs |= {
+            "waits_s": paced - first,
+            "latency_s": np.full(len(columns), begin + first),
+        }
         largest = largest_tile(dtype)
         held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
