@@ -281,6 +281,9 @@ _FIGURES = {
     "lines_along_side": 0.9,
     "waves_exposed": 0.6,
     "shared_rest": 0.05,
+    # Loss of three consumers over two: 192 x 192 against 128 x 256 and 256 x 192, 20 products of
+    # 4416 rows and more (2026-11-27).
+    "third_consumer": 0.01,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,
