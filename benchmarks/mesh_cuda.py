@@ -156,7 +156,7 @@ def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
     from axe_eq_backends.cuda.target import NCCL_LINK, h200
 
     target = h200 if peers else h200.replace(links=(NCCL_LINK,))
-    without = {MESSAGES: {"wait_s": 0.0}, EVENTS: {"signal_s": 0.0}}
+    without: dict[str, dict[str, Any]] = {MESSAGES: {"wait_s": 0.0}, EVENTS: {"signal_s": 0.0}}
     folder.mkdir(parents=True, exist_ok=True)
     for case in picked(cases(), only):
         specs = [

@@ -49,7 +49,9 @@ class Devices:
             KernelFault: they wait for each other, or what one does wrong.
         """
         threads = [
-            threading.Thread(target=contextvars.copy_context().run, args=(self._one, n, work))
+            threading.Thread(
+                target=contextvars.copy_context().run, args=(self._one, n, work), daemon=True
+            )
             for n, work in enumerate(works)
         ]
         for thread in threads:

@@ -243,7 +243,8 @@ def _check_meetings(plan: MeshPlan) -> None:
             raise ScheduleError(f"step {step.name}", f"is met by ranks {step.ranks}", "all of them")
         met += names
     wanted = {b.name: b for name in met for b in buffers_of(name, plan.n_ranks)}
-    if {n: plan.buffers[n] for n in plan.signals} != wanted or len(set(met)) < len(met):
+    held = {n: b for n, b in plan.buffers.items() if b.role == SIGNAL or b.after}
+    if held != wanted or len(set(met)) < len(met):
         raise ScheduleError("mesh plan", "has other signals than its kernels", str(met))
     if met and not set(plan.outputs) <= plan.computed:
         raise ScheduleError("mesh plan", "meets, and has results that lie in place", "kernels' own")

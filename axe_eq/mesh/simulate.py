@@ -96,13 +96,20 @@ class Simulation:
             named = zip(plan.inputs, arrays, strict=True)
             rank.bring({n: part_of(plan, n, a, rank.rank) for n, a in named})
         self.run(ranks)
-        outputs = []
-        for number, name in enumerate(plan.outputs):
+        return self.outputs(ranks)
+
+    def outputs(self, ranks: Sequence[Rank]) -> list[Array]:
+        """Whole outputs of what ranks have after the last step.
+
+        Raises:
+            ScheduleError: copies of one part of an output differ.
+        """
+        found = []
+        for number, name in enumerate(self.plan.outputs):
             parts = [rank.memory[name] for rank in ranks]
-            whole = whole_of(plan, name, parts)
-            self._check_copies(number, name, whole, parts)
-            outputs.append(whole)
-        return outputs
+            found.append(whole_of(self.plan, name, parts))
+            self._check_copies(number, name, found[-1], parts)
+        return found
 
     def run(self, ranks: Sequence[Rank]) -> None:
         """All ranks through all steps, side by side."""

@@ -17,10 +17,10 @@ from types import MappingProxyType
 from axe_eq.debug import Report, stage
 from axe_eq.errors import ArgumentError, SearchError
 from axe_eq.extract.mesh.blocks import Region, blocked, regions
-from axe_eq.extract.mesh.build import Compile, Failing, Local, build
+from axe_eq.extract.mesh.build import Compile, Local, build
 from axe_eq.extract.mesh.choose import BYTES, MOST_WORK, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
-from axe_eq.extract.mesh.seen import carriers
+from axe_eq.extract.mesh.seen import Failing, carriers
 from axe_eq.extract.mesh.turned import turned
 from axe_eq.extract.mesh.values import Values
 from axe_eq.extract.search.pareto import Point, front

@@ -8,7 +8,7 @@ from typing import Any
 
 from axe_eq.kernel.devices import Device, Devices, Memory, Shared
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.mesh.rank import HOST, Locals, Rank, part_of, whole_of
+from axe_eq.mesh.rank import HOST, Locals, Rank, part_of
 from axe_eq.mesh.simulate import Sight, Simulation, memories
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import Array
@@ -59,6 +59,7 @@ def beside(
 
     Raises:
         KernelFault: a race between devices, or devices that wait for each other.
+        ScheduleError: copies of one part of an output differ.
     """
     n = plan.n_ranks
     every, devices = memories(plan), Devices(n, order)
@@ -91,4 +92,4 @@ def beside(
             mine.forget(number)
 
     devices.run([partial(work, rank) for rank in range(n)])
-    return [whole_of(plan, name, [rank.memory[name] for rank in ranks]) for name in plan.outputs]
+    return messages.outputs(ranks)

@@ -21,6 +21,7 @@ from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, S
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
+    from axe_eq.kernel.devices import Device
     from axe_eq.mesh.plan import MeshPlan
 
 
@@ -34,7 +35,6 @@ class Interpreter(Protocol):
         target: Target,
         arrays: Mapping[str, Array],
         order: int = 0,
-        **of: Any,
     ) -> Mapping[str, Array]:
         """Lower one step and run it.
 
@@ -45,9 +45,6 @@ class Interpreter(Protocol):
             arrays: the value of every buffer that it reads, in its logical shape.
             order: which order of what the machine leaves open (threads, asynchronous effects); a
                 right kernel computes the same in all of them.
-            of: `device=`, one of several that are interpreted together
-                (`axe_eq.kernel.devices`): where a family's kernels wait for other
-                devices themselves.
 
         Returns:
             The value of every buffer that it writes.
@@ -55,6 +52,21 @@ class Interpreter(Protocol):
         Raises:
             AxeError: it cannot be lowered, or does what no kernel may (a race, a stray access).
         """
+
+
+class DeviceInterpreter(Interpreter, Protocol):
+    """An interpreter of a family whose kernels may wait for other devices themselves."""
+
+    def on(
+        self,
+        device: Device,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
+    ) -> Mapping[str, Array]:
+        """Run a step on one of the devices that are interpreted together; as `run` otherwise."""
 
 
 class CallInterpreter(Interpreter, Protocol):
@@ -115,8 +127,8 @@ def _interpreted(
     interpreter: Interpreter,
     inputs: Mapping[str, Array],
     orders: int,
+    device: Device | None = None,
     first: int = 0,
-    **of: Any,
 ) -> list[Array]:
     held = dict(inputs)
     for number, step in enumerate(graph.calls):
@@ -129,7 +141,12 @@ def _interpreted(
         if isinstance(step, Launch):  # which an emitter's family has alone
             held |= cast("CallInterpreter", interpreter).call(step, graph, target, reads)
             continue
-        made = interpreter.run(step, graph, target, reads, first, **of)
+        if device is not None:
+            held |= cast("DeviceInterpreter", interpreter).on(
+                device, step, graph, target, reads, first
+            )
+            continue
+        made = interpreter.run(step, graph, target, reads)
         for order in range(1, orders):
             progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}, order {order}")
             _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
@@ -165,7 +182,7 @@ def interpret_plan(
 
         def local(graph: ScheduleGraph, arrays: Sequence[Array], order: int, device: Any) -> Any:
             held = dict(zip(graph.inputs, arrays, strict=True))
-            return _interpreted(graph, target, interpreter, held, 1, order, device=device)
+            return _interpreted(graph, target, interpreter, held, 1, device, order)
 
         _check_orders(orders)
         given = [inputs[name] for name in plan.inputs]

@@ -18,7 +18,7 @@ from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, stands_for
-from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, lies_across
+from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, Failing, fresh_name, lies_across, meet
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.steps import exchange
@@ -40,12 +40,11 @@ from axe_eq.program.node import (
 from axe_eq.program.ops import Look, join_text, scan
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import ValueType
-from axe_eq.schedule import meeting, shard
+from axe_eq.schedule import shard
 from axe_eq.schedule.digits import digits
 from axe_eq.schedule.graph import (
     Access,
     BufferSpec,
-    KernelStep,
     MoveStep,
     ScheduleGraph,
     SpmdStep,
@@ -70,7 +69,6 @@ class Local:
 
 
 Compile = Callable[[Program], Local]
-Failing = Callable[[KernelStep | MoveStep, ScheduleGraph], str | None]
 VIEW = "view"  # kind of a move that moves nothing
 
 
@@ -132,7 +130,7 @@ def build(
     ]
     steps = building.steps(compile_local)
     if set(outputs) <= {w.buffer for s in steps if isinstance(s, SpmdStep) for w in s.writes}:
-        building.meeting(steps, failing)
+        meet(steps, building.buffers, building.told, cuts.problem.mesh, failing)
     buffers = {
         n: replace(b, role="output" if n in outputs else b.role) if b.role == "temporary" else b
         for n, b in building.buffers.items()
@@ -345,14 +343,8 @@ class _Building:
             self.outputs.setdefault((have.level, have.tag), {})[name] = node
         return self.stored[key]
 
-    def _fresh(self, stem: str) -> str:
-        number = len(self.buffers)
-        while any(b.startswith(f"{stem}{number}") for b in self.buffers):  # an input may be
-            number += 1
-        return f"{stem}{number}"
-
     def _buffer(self, held: Form) -> str:
-        name = self._fresh("t")
+        name = fresh_name("t", self.buffers)
         self.buffers[name] = BufferSpec(name, str(held.type), held.layout, "temporary")
         return name
 
@@ -532,34 +524,6 @@ class _Building:
             found += [self._program(level, t, compile_local) for at, t in programs if at == level]
             found += self.moves.get(level, ())
         return found
-
-    def meeting(self, steps: list[Step], failing: Failing) -> None:
-        """Let kernels wait for other devices themselves where that is cheaper.
-
-        Calls take two windows in turns then, for results are the same arrays in all of them.
-        """
-        for number, move in enumerate(steps):
-            told = self.told.get(move.name)
-            if not isinstance(move, MoveStep) or told is None or told >= move.time_s:
-                continue
-            (goal,) = move.writes
-            readers = [n for n, s in enumerate(steps) if goal in s.reads]
-            reader = steps[readers[0]] if len(readers) == 1 else move
-            if isinstance(reader, SpmdStep) and (made := self._met(reader, goal, failing)):
-                steps[readers[0]], steps[number] = made, replace(move, time_s=told)
-
-    def _met(self, step: SpmdStep, goal: Access, failing: Failing) -> SpmdStep | None:
-        """A local step whose kernel that reads a buffer waits for it; None where it cannot."""
-        n, name = shard.n_devices(self.mesh), self._fresh("s")
-        pairs = zip(step.graph.inputs, step.reads, strict=True)
-        awaited = {own for own, access in pairs if access == goal}
-        graph = meeting.meets(step.graph, name, awaited, n)
-        if graph is None or any(failing(s, graph) for s in meeting.meeting(graph)):
-            return None
-        added = meeting.buffers_of(name, n)
-        self.buffers |= {b.name: b for b in added}
-        reads = (*step.reads, *(self._access(b.name) for b in added))
-        return replace(step, graph=graph, reads=reads)
 
     def _program(self, level: int, tag: int, compile_local: Compile) -> SpmdStep:
         stored = self.outputs[level, tag]

@@ -128,7 +128,28 @@ def run(
 class CudaInterpreter:
     """The interpreter of family "cuda"."""
 
-    run = staticmethod(run)
+    def run(
+        self,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
+    ) -> dict[str, Array]:
+        """Run a step; see `axe_eq.run.interpret.Interpreter`."""
+        return run(step, graph, target, arrays, order)
+
+    def on(
+        self,
+        device: Device,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
+    ) -> dict[str, Array]:
+        """Run a step on one of several devices; see `axe_eq.run.interpret.DeviceInterpreter`."""
+        return run(step, graph, target, arrays, order, device)
 
 
 INTERPRETER = CudaInterpreter()

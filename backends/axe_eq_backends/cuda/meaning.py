@@ -487,9 +487,17 @@ def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 def signal_add(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """The first thread of the grid adds 1 to a number, or clears it."""
+    """The first thread of the grid adds 1 to a number, or clears it.
+
+    What its device knew when the kernel began is told with it, if a fence stands between.
+    """
     tensor = cta.tensors[call["tensor"].name]
-    signals.add(cta, tensor, _number(call, env), issue, is_more=call["how"] == "add")
+    signals.add(cta, tensor, _number(call, env), issue, is_more=call.op == "signal_add")
+
+
+def signal_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """What comes next is behind all that the thread knows."""
+    cta.fenced = True
 
 
 def signal_wait(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -509,6 +517,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
     "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
-    "ld_reduce": ld_reduce, "sync": sync, "signal_add": signal_add, "signal_wait": signal_wait,
+    "ld_reduce": ld_reduce, "sync": sync, "signal_clear": signal_add, "signal_add": signal_add,
+    "signal_fence": signal_fence, "signal_wait": signal_wait,
     **scan_meaning.MEANINGS,
 }  # fmt: skip

@@ -12,7 +12,8 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.lower.own import Lowered
-from axe_eq.schedule.graph import SIGNAL, BufferSpec, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.graph import BufferSpec, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.meeting import signals_of
 from axe_eq.schedule.window import in_window
 
 
@@ -26,7 +27,8 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
     Raises:
         ScheduleError: it reads nothing that is awaited.
     """
-    signals = [graph.buffers[a.buffer] for a in step.reads if _is_signal(graph, a.buffer)]
+    numbers = signals_of(graph.buffers.values())
+    signals = [graph.buffers[a.buffer] for a in step.reads if a.buffer in numbers]
     if not signals:
         return made
     kernel = made.kernel
@@ -41,10 +43,6 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
         t.name: b.name for t, b in zip((seen, own, last), signals, strict=True)
     }
     return replace(made, buffers={**made.buffers, **names})
-
-
-def _is_signal(graph: ScheduleGraph, name: str) -> bool:
-    return name in graph.buffers and graph.buffers[name].role == SIGNAL
 
 
 def _tensor(buffer: BufferSpec, kernel: ir.Kernel) -> ir.Buffer:

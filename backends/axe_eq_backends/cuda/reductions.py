@@ -65,6 +65,7 @@ SWEPT = 0.03  # loss of running values, where rows in registers are as good
 SWEPT_AGAIN = 0.06
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 SHORT = 0.1
+WORD_BYTES = 4
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
@@ -333,6 +334,7 @@ class Rows:
         own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
         vector = _vector(target, [*p.operands, *p.stored], len(p.shape) - 1, self.shifted)
         ahead = vector - 1 if self.shifted else 0
+        cut = not self.shifted and bool(columns % vector)
         for threads in target.sizes("row_threads"):
             held = vectors_of(columns + ahead, vector, threads) * vector
             warps = warps_of(threads)
@@ -340,12 +342,15 @@ class Rows:
             if enough(held) > room_for(threads) or (self.shifted and down > 1):
                 continue
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
-            # More CTAs than keep memory busy have fewer registers, and reads on their way, each.
+            # More CTAs than keep memory busy, or than there are, have fewer registers, and reads on
+            # their way, each.
             n_bytes = WARP * warps * held * sum(DTYPES[o.dtype].itemsize for o in rows_read)
             resident = min(
                 residents(target, warps, enough(held)),
                 ceil(target.figure("rows_on_their_way") / max(1, n_bytes)),
+                ceil(prod(counts) / target.n_units),
             )
+            computes = chained(target, held, own)
             found.append(
                 self.tensors.candidate(
                     target,
@@ -354,12 +359,13 @@ class Rows:
                         self.shifted,
                     ),
                     blocks=prod(counts), counts=counts,
-                    reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     warps=warps, resident=residents(target, warps, taken(held)),
-                    chain=chained(target, held, own)
+                    chain=computes
                     + exchanges * exchanging(target, threads)
-                    + self.tensors.ends(target, vector if self.shifted else 0),
-                    wide=vector, lanes=min(threads, WARP),
+                    + self.tensors.ends(target, vector if self.shifted else 0)
+                    + target.figure("cut_s") * (cut and held > vector),
+                    computes=computes, wide=vector, lanes=min(threads, WARP),
+                    shifted=self.shifted,
                 )
             )  # fmt: skip
         return found
@@ -475,11 +481,14 @@ class Sweeps:
         met = len(sweeps_of(len(p.operands), p.reductions, online)[0])
         merge = tiling.warps * target.figure("merge_warp_s")
         ends = met * (target.figure("exchange_s") + merge)
+        # The last chunk has the tiles that are left, where chunks are of one dim.
+        tiles = tiling.tiles(p.shape[-1]) if p.reduced == 1 else steps * tiling.vectors
         padded = rows * counts[kept] / p.shape[kept]
-        padded *= steps * columns * tiling.vectors * tiling.cluster / prod(p.shape[kept + 1 :])
+        padded *= columns * tiles * tiling.cluster / prod(p.shape[kept + 1 :])
         parameters = _marked({
             "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
-            "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
+            "vector": tiling.wide, "vectors": tiling.vectors,
+            "resident": min(resident, ceil(blocks / target.n_units)),
             **({"cluster": tiling.cluster} if self.kept else {}),
         }, self.shifted)  # fmt: skip
         # Rows that are read again are found in the L2 only where all that are on their way fit.
@@ -490,21 +499,32 @@ class Sweeps:
         missed = min(1.0, max(0.0, beyond / target.figure("swept_beyond_cache")))
         loss = self._short(tiling) + SWEPT + target.figure("swept_apart") * missed
         loss += SWEPT_AGAIN if again and self.fast else 0.0
+        loss += target.figure("chunk_apart") * log2(steps)
+        tensors = self._swept if steps > 1 else self.tensors
         said = partial(
-            self.tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
+            tensors.candidate, target, parameters, blocks=blocks, warps=tiling.warps,
             resident=resident, counts=counts, passes=passes, padded=padded, loss=loss,
             missed=missed, wide=tiling.wide, along=-1 if self.fast else -p.reduced - 1,
             lanes=min(tiling.threads, WARP), shifted=self.shifted,
         )  # fmt: skip
         aside = self.tensors.ends(target, tiling.wide if self.shifted else 0)
         if steps == 1 or self.kept:  # as rows in registers
-            own, held = self.tensors.flops / prod(p.shape), tiling.vectors * tiling.wide * steps
-            chain = chained(target, held, own) + aside
+            own, held = tensors.flops / prod(p.shape), tiling.wide * tiles
+            computes = chained(target, held, own)
+            chain = computes + aside
+            if self.fast and not self.shifted and p.shape[-1] % tiling.wide and tiles > 2:
+                chain += target.figure("cut_s")
+            if tiling.wide * self._least < WORD_BYTES:
+                chain += tiles * target.figure("small_read_s")
             sharing = tiling.threads if self.fast else WARP * tiling.warps
             chain += len(p.reductions) * exchanging(target, sharing)
             if not self.kept:
-                return said(chain=chain, shared=merge)
-            reads = steps * chunk
+                return said(chain=chain, shared=merge, computes=computes)
+            # CTAs begin together, and each reads at its unit's part of memory's rate; those that
+            # wait for others of their clusters all at once.
+            rate = target.memories[0].bytes_per_s / min(blocks, target.n_units)
+            at_once = together if tiling.cluster > 1 else 1
+            reads = steps * max(chunk, at_once * n_bytes / rate)
             units = float(target.n_units)
             if tiling.cluster > 1:
                 chain += (met + 1) * target.figure("cluster_meets_s")
@@ -540,6 +560,16 @@ class Sweeps:
     def _least(self) -> int:
         """Bytes of an element of the narrowest of them."""
         return min((DTYPES[o.dtype].itemsize for o in self._read), default=4)
+
+    @cached_property
+    def _swept(self) -> Tensors:
+        """The same tensors with the operations of several chunks: a sweep leaves the next none."""
+        p, n = self.problem, len(self.problem.operands)
+        sweeps, _ = sweeps_of(n, p.reductions, self.online)
+        parts = [[p.reductions[m - n].cell for m in members] for members in sweeps]
+        parts.append([c for o, c in p.outputs if any(o.strides[-p.reduced :])])
+        again = sum(map(operations, parts)) - operations([c for cells in parts for c in cells])
+        return replace(self.tensors, flops=self.tensors.flops + again * prod(p.shape))
 
     @cached_property
     def _rescales(self) -> bool:

@@ -1,8 +1,8 @@
 """Signals between devices, and waits for them: numbers in memory that devices see of each other.
 
-What one thread adds to a number of another device is behind all that it knows (a fence of the
-system, then `red.release.sys`); who reads it (`ld.acquire.sys`) knows that too. A bulk copy behind
-a wait sees it by the fence between ordinary accesses and those of the async proxy.
+What one thread adds to a number of another device is behind all that it knows (one fence of the
+system, then `red.relaxed.sys`: a release pattern); who reads it (`ld.acquire.sys`) knows that too.
+A bulk copy behind a wait sees it by the fence between ordinary accesses and the async proxy's.
 
 Source: PTX ISA 8.5, sections 8 (memory consistency model), 9.7.12 (red, fence).
 """
@@ -31,11 +31,12 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
             raise DispatchError(row.name, f"a number lies in {view.buffer.memory}", "gmem")
         threads.check_dtype(row, view.buffer.dtype)
     if isinstance(primitive, ir.Signal):
-        found = [(primitive.last.buffer, e, "clear") for e in _elements(primitive.last)]
-        found += [(primitive.flags.buffer, e, "add") for e in _elements(primitive.flags)]
-        notes = f"{len(found) - 1} devices"
-        calls = [Call("signal_add", {"tensor": t, "element": e, "how": h}) for t, e, h in found]
-        return Plan(row, calls, notes=notes)
+        (last,), flags = _elements(primitive.last), _elements(primitive.flags)
+        found = [("signal_clear", primitive.last.buffer, last)]
+        found += [("signal_add", primitive.flags.buffer, e) for e in flags]
+        calls = [Call(op, {"tensor": t, "element": e}) for op, t, e in found]
+        calls.insert(1, Call("signal_fence", {}))
+        return Plan(row, calls, notes=f"{len(flags)} devices")
     assert isinstance(primitive, ir.Await)
     (element,) = _elements(primitive.flag)
     args = {"tensor": primitive.flag.buffer, "element": element, "least": primitive.least}
@@ -51,10 +52,10 @@ def _elements(view: ir.View) -> list[Int]:
 # -- texts -----------------------------------------------------------------------------------------
 
 
-def add_text(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """The first thread of the grid adds to a number, or clears it."""
-    function = w.use({"add": "signal_add", "clear": "signal_clear"}[call["how"]])
-    w.line(f"if (blockIdx.x == 0 && threadIdx.x == 0) {function}({_address(w, call)});")
+def signal_text(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """The first thread of the grid adds to a number, clears it, or puts all it knows before."""
+    address = _address(w, call) if call.args else ""
+    w.line(f"if (blockIdx.x == 0 && threadIdx.x == 0) {w.use(call.op)}({address});")
 
 
 def wait_text(w: Writer, call: Call, s: ir.Primitive) -> None:
@@ -68,5 +69,6 @@ def _address(w: Writer, call: Call) -> str:
 
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
-    "signal_add": add_text, "signal_wait": wait_text,
+    "signal_clear": signal_text, "signal_fence": signal_text, "signal_add": signal_text,
+    "signal_wait": wait_text,
 }  # fmt: skip

@@ -122,14 +122,23 @@ _FIGURES = {
     # The power of times that hide each other in part.
     "lanes_power": 4.5,
     # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
-    # to 24 KB, the most that was measured.
-    "unit_cache_bytes": 24 << 10,
+    # to twice 28 KB, the most that was measured (layernorm of f16[6000,14336], 2026-11-27).
+    "unit_cache_bytes": 32 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
     "ask_s": 2.2e-9,
     # As much more for every line of 128 bytes beyond the first that one of them asks for, and where
     # its elements lie apart: pooling of f16[8,96,112,112] by vectors of 2, 4 and 8.
     "ask_line": 0.1,
     "ask_line_apart": 0.22,
+    # As much more for every line that it asks for a part of: rows of 71 to 113 elements of f16 that
+    # 2 to 16 threads of a warp read. The part of these seconds in which a scheduler issues, so that
+    # nothing else computes. Operations that a thread takes for its addresses. Loss of maps per
+    # doubling of a thread's vectors: concatenations of odd rows (all 2026-11-27, candidates of
+    # drawn seeds 7000 to 11130).
+    "ask_part": 0.2,
+    "ask_issue": 0.2,
+    "thread_flops": 30.0,
+    "held_apart": 0.05,
     # Loss of a relayout per halving of what a warp reads at once below a line, of what it writes,
     # and of what a tile reads of a row below two lines, and below four where rows are whole pages
     # apart; of more bytes on their way to a unit than
@@ -157,7 +166,7 @@ _FIGURES = {
     # Operations of cells per multiply-add of the peak: few of them are pairs.
     "lane_issue": 0.45,
     # Seconds of one operation, and of one element, after the other of the same thread.
-    "operation_s": 1.3e-9,
+    "operation_s": 0.7e-9,
     # Operations that take an element out of two vectors, and what the ends of a row that begins
     # anywhere are to a CTA.
     "turned_flops": 8.0,
@@ -181,21 +190,37 @@ _FIGURES = {
     # Bytes of rows on their way to a unit that more CTAs are not asked for: norms of 2880 to 5120
     # columns gain up to 64 KB, bounds of 3882 and 7486 lose from 96 KB on.
     "rows_on_their_way": 72 << 10,
+    # What the end of a row takes that cuts a vector, of several: its elements are read after the
+    # others. One CTA, 635 to 1753 elements of f32 (2026-11-27).
+    "cut_s": 0.17e-6,
+    # A thread's read of less than a word, of those that it holds: 25 to 46 of f16 (2026-11-27).
+    "small_read_s": 12e-9,
+    # The part of what a unit's CTAs compute that none of them hides: they begin together, wait for
+    # their rows together and then compute at the same time. softmax of f16[8192,12288] and of
+    # [8192,10240] by CTAs of 512 threads, two of them a unit: 113.7 and 108.5 us, of 256, four of
+    # them: 101.0 and 84.2; rmsnorm and layernorm by 512 and 1024, 0.97 to 1.1 of it (2026-11-27).
+    "in_lockstep": 1.0,
+    # Loss of sweeps per doubling of their chunks: each ends with what waits for all of its reads.
+    # Sums of 28424 elements in 1 to 14 chunks, rows of 12288 kept in 2 to 6 (2026-11-27).
+    "chunk_apart": 0.03,
     # Until the CTAs of a cluster that have parts of rows have met.
     "cluster_meets_s": 0.4e-6,
-    # Per doubling of such a cluster, until the next one has begun in its place.
-    "cluster_follows_s": 0.5e-6,
+    # Per doubling of such a cluster, until the next one has begun in its place; its CTAs read all
+    # at once (230 candidates of rows and columns in clusters, 2026-11-27).
+    "cluster_follows_s": 0.2e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
-    # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
-    # of 512 in f16, of one and two tensors, 13 to 131 MB on their way (2026-11-26).
-    "swept_in_cache": 0.35,
-    "swept_beyond_cache": 0.4,
-    "swept_apart": 0.25,
-    # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
-    # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.32e-6,
-    "scan_warp_s": 0.027e-6,
-    "scan_held_s": 0.15e-6,
+    # more of it until memory gives them again, and the loss then: the largest of 129 along columns
+    # of f16[129,268240], 26 tilings with 6 to 70 MB on their way (2026-11-27; beyond 13 MB more and
+    # more comes from memory, from 26 MB on all).
+    "swept_in_cache": 0.22,
+    "swept_beyond_cache": 0.22,
+    "swept_apart": 0.05,
+    # A step of a scan beside its reads, more for each warp of its CTA, and what a unit takes for an
+    # element of each lane of a warp: 84 candidates of 17 to 71,233 rows, within 30 % for 89 %, and
+    # 51 of 4 to 4,521 small ones, for 59 % (2026-11-27).
+    "scan_step_s": 0.1e-6,
+    "scan_warp_s": 0.019e-6,
+    "scan_element_s": 7.6e-9,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
     # Products wait for shared memory where copies into it and instructions that read it move more
@@ -213,54 +238,66 @@ _FIGURES = {
     "fewer_panels": 0.001,
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
-    "cluster": 0.0278,
-    # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
-    # within 25 % for 94 %), and 873 of 40 others (2026-11-27; root of the mean square of log of
-    # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of
-    # all over memory's, the matrix units' rate for microseconds over the row's, the power of what
-    # crosses shared memory that it loses by, and the power of times that hide each other in part.
-    "copy_latency_s": 7.96e-7,
-    "tile_unit_bytes_per_s": 1.71e11,
-    "copies_over_memory": 3.08,
+    "cluster": 0.028,
+    # Products whose copies set their pace, 1,071 candidates of 108 products (2026-11-27; root of
+    # the mean square of log of time over estimate 0.09, of those of one product 0.07): seconds
+    # until a copy is there, a unit's rate of copies and that of all over memory's, the matrix
+    # units' rate for microseconds over the row's, the power of what crosses shared memory that it
+    # loses by, and the power of times that hide each other in part.
+    "copy_latency_s": 0.8e-6,
+    "tile_unit_bytes_per_s": 171e9,
+    "copies_over_memory": 3.2,
     "burst_over_rate": 1.72,
-    "burst_exponent": 0.88,
-    "overlap_power": 3.03,
-    # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
-    # in f32, took 16 to 18e-12 s each beside all else.
+    "burst_exponent": 0.75,
+    "overlap_power": 3.0,
+    # Of rows that consumers side by side read again, the part that counts.
+    "read_beside": 0.37,
+    # The part of what CTAs of a cluster read apart that counts again, for each doubling of them,
+    # and of operands whose tiles have an odd number of groups of eight rows.
+    "lagging": 0.1,
+    "odd_rows": 0.3,
+    # A part of a sector that is stored alone: of products 0.6 to 4.2e6 elements of f32 without a
+    # neighbour in their tile took 16 to 18e-12 s each beside all else, of scans 0.13e6 of i64 and
+    # 0.52e6 of bf16 9 to 18e-12, and of 5 CTAs 1.0e-9 for a unit (2026-11-27).
     "apart_store_s": 17e-12,
-    # What a product takes beside its steps and results, barriers and maps; what a unit stores of
-    # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
+    "unit_store_s": 1e-9,
+    # What a product takes beside its steps, results and the latencies of its bytes: barriers and
+    # maps (18 of 9 to 650 KB, 2026-11-27: time over estimate 1.08 in the mean); what a unit stores
+    # of results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
-    # fetched each other's sums, and bytes of these. Fitted with the above.
-    "product_begin_s": 1.28e-6,
-    "store_unit_bytes_per_s": 2.79e10,
-    "store_panel_s": 1.62e-7,
-    "cluster_begin_s": 4.76e-7,
+    # fetched each other's sums, for each of them, and bytes of these. Fitted with the above.
+    "product_begin_s": 0.12e-6,
+    "store_unit_bytes_per_s": 31e9,
+    "store_panel_s": 0.16e-6,
+    "cluster_begin_s": 0.48e-6,
+    "add_sums_s": 0.65e-6,
+    "add_part_s": 0.1e-6,
+    "add_sums_bytes_per_s": 41e9,
     # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
     # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
     # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
-    # share the rest of tiles. 500 tiles of 30 products (2026-11-27).
-    "lines_along_depth": 0.899,
-    "lines_along_side": 1.12,
-    "waves_exposed": 0.553,
+    # share the rest of tiles. Fitted with the above.
+    "lines_along_depth": 0.9,
+    "lines_along_side": 0.9,
+    "waves_exposed": 0.6,
     "shared_rest": 0.05,
+    # Loss of three consumers over two: 192 x 192 against 128 x 256 and 256 x 192, 20 products of
+    # 4416 rows and more (2026-11-27).
+    "third_consumer": 0.01,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,
-    "add_sums_s": 6.55e-7,
-    "add_part_s": 9.75e-8,
-    "lagging": 0.0951,
-    "asking_groups": 1e6,
-    "read_beside": 0.368,
-    "add_sums_bytes_per_s": 4.1e10,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
     # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
     # 1536; 2026-11-27), of which issue is 1.0e-9 each.
     "cold_instruction_s": 0.55e-9,
     # Until a panel of what a result reads whole is there, and for a register of it of each thread:
-    # x + y of 8192 x 256 x 128, 23 tiles (2026-11-27).
+    # x + y of 8192 x 256 x 128, 23 tiles; for an element of it, where those that are neighbours in
+    # memory are of a tile's columns: x + y of 640 x 16000 x 3008 and 5632 x 1600 x 640 took 80 to
+    # 190e-9 (2026-11-27).
     "read_panel_s": 0.3e-6,
     "read_word_s": 19e-9,
+    "read_across_s": 0.12e-6,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,
@@ -268,7 +305,7 @@ _FIGURES = {
     "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
-    "late_s": 4.98e-7,
+    "late_s": 0.5e-6,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
@@ -287,21 +324,22 @@ _FIGURES = {
     "fragment_read_s": 34e-12,
     "depth_s": 2.1e-9,
     "lone": 0.42,
-    # A thread's reads of one element below a word, one after the other: f16 of 732 x 257 x 2691.
-    "read_one_s": 55e-9,
-    # What products in registers take beside their steps.
-    "register_begin_s": 1.9e-6,
+    # A thread's read of what a step multiplies after another, where steps wait for what they read:
+    # 140 tiles of 22 drawn products of 10 to 4,500 KB, within 30 % for 86 %. What a step waits more
+    # for each dim that windows are counted along: four of 63 to 81 elements (2026-11-27).
+    "read_one_s": 12e-9,
+    "counted_s": 1.9e-6,
     # Streams (lengths of 534 to 16384, widths of 64, 80 and 128, chunks of 32 to 176; 73 tilings,
     # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
     # hide each other's latencies and the weighing behind products, and clocks to start a chunk,
     # which other consumers hide; the matrix units' rate over the row's; until a kernel begins,
-    # and a tile's begin and end.
+    # beside the latencies of its bytes, and a tile's begin and end.
     "weigh_clocks.1": 0.021,
     "weigh_clocks.2": 0.127,
     "weigh_clocks.3": 0.098,
     "start_clocks": 583.0,
     "stream_over_rate": 1.126,
-    "stream_begin_s": 1.64e-6,
+    "stream_begin_s": 0.48e-6,
     "stream_tile_s": 1.6e-6,
 }
 
@@ -309,8 +347,9 @@ _FIGURES = {
 # all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
-# of kernels take 3 to 5 us; kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=2e-6)
+# of kernels take 3 to 5 us, by signals 2 to 6 (products of 128 to 1024 rows, beside the same
+# without waits); kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6)
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",

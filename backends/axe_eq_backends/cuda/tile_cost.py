@@ -39,6 +39,7 @@ from axe_eq_backends.cuda.cost import (
     tile_rows,
     waves,
 )
+from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
     GROUP_THREADS,
     PANEL_BYTES,
@@ -230,6 +231,7 @@ def _tiles(
     added = figure("add_sums_s") + split * figure("add_part_s")
     added = added + sums / figure("add_sums_bytes_per_s")
     once = figure("product_begin_s")
+    once = once + floor_s(target, sum(a.n_bytes for a in (*summary.loads, store)))
     # Tiles that CTAs share are one after the other.
     begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
@@ -280,7 +282,9 @@ def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     def moved(
         m: Column | float, cols: Column | float, rows: Column | float, across: Column | float
     ) -> Column | float:
-        again = 2 + target.figure("read_beside") * (across - 1)
+        again = 2 + target.figure("read_beside") * (
+            across - 1
+        )  # of rows, by consumers side by side
         return (rows * again + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
 
     m, cols = columns.extra["m"], columns.extra["n"] * len(summary.products)
@@ -301,8 +305,12 @@ def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     fed = ["p" in a.letters for a in sides.summary.loads if a.feeds_product]
     cols = columns.extra["n"] * max(fed.count(False), 1)
     square = np.sqrt(target.n_units * cols / (columns.extra["m"] * max(fed.count(True), 1)))
-    rows = np.ceil(sides.there[0] / columns.extra["m"])
-    return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
+    rows, across = (
+        np.ceil(there / columns.extra[of]) for there, of in zip(sides.there, "mn", strict=True)
+    )
+    band = np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
+    # Where the units are at whole rows of few tiles, those of a row are neighbours in time.
+    return np.where((band * across < target.n_units) & (across < rows), 1, band)
 
 
 def _in_step(target: Target, columns: Columns) -> Column:
@@ -324,6 +332,7 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         + _in_step(target, columns)
         - 1
         + (chosen["rest"] > 0) * figure("shared_rest")
+        + (chosen["consumers"] > 2) * figure("third_consumer")
         + np.where(part < 1, in_turns, 0.0)
     )
 
@@ -342,8 +351,8 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     """
     figure, costs = target.figure, columns.costs
     power = figure("overlap_power")
-    lagging = figure("lagging") * _lagging(summary, columns)
-    read = (costs["gmem_bytes"] + lagging) / target.memories[0].bytes_per_s
+    slower = _slower_reads(summary, target, columns)
+    read = (costs["gmem_bytes"] + slower) / target.memories[0].bytes_per_s
     read = read * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     # A row's rate is what all units have power for: where some have nothing to do others have more,
@@ -360,16 +369,21 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     costs["memory_s"] = _together(power, tiles.shared, read)
 
 
-def _lagging(summary: Summary, columns: Columns) -> Column:
-    """Bytes that CTAs of a cluster read apart, for each doubling of those that wait for each other.
+def _slower_reads(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Bytes that reads of operands from main memory are worth beside their own.
 
-    What they share binds their steps together, so each waits for what memory gives last to any.
+    CTAs of a cluster that read apart wait for what memory gives last to any of them, for what they
+    share binds their steps together. Tiles of an odd number of groups of rows come slower.
     """
     chosen, found = columns.extra, np.zeros(len(columns))
     for a in summary.loads:
         if a.feeds_product:
-            apart = chosen["cluster_rows" if "p" in a.letters else "cluster_cols"]
-            found = found + a.n_bytes * np.log2(apart)
+            side, others = ("m", "rows") if "p" in a.letters else ("n", "cols")
+            more = target.figure("lagging") * np.log2(chosen[f"cluster_{others}"])
+            if not along_side(a):
+                odd = chosen[side] % (2 * PERIOD_ROWS) > 0
+                more = more + target.figure("odd_rows") * odd
+            found = found + a.n_bytes * more
     return found
 
 
@@ -403,8 +417,11 @@ def _of_reads(tiles: Tiles, summary: Summary, target: Target) -> Column:
     panels = np.ceil(chosen["n"] / chosen["split"] / chosen["across"] / tiles.wide)
     for a in summary.loads:
         if not a.feeds_product and "p" in a.letters and _of_columns(a, summary):
-            words = tile_words(_rows(chosen), tiles.wide, a.itemsize)
-            each = target.figure("read_panel_s") + words * target.figure("read_word_s")
+            # A thread reads pairs of neighbours in a row, and those of a column one by one.
+            one_by_one = a.fast == "p"
+            size, word = (4, "read_across_s") if one_by_one else (a.itemsize, "read_word_s")
+            words = tile_words(_rows(chosen), tiles.wide, size)
+            each = target.figure("read_panel_s") + words * target.figure(word)
             found = found + tiles.parts * panels * each
     return found
 
@@ -456,24 +473,9 @@ def _stage_bytes(
             elif of == "lines":
                 more = target.figure(f"lines_along_{'side' if along_side(access) else 'depth'}")
                 n_bytes = n_bytes * (1 + more * inside * LINE_BYTES / wide)
-                n_bytes = n_bytes * _together_asked(sides, columns, target, of_rows)
             total = total + n_bytes
     ctas = columns.extra["cluster_rows"] * columns.extra["cluster_cols"] if clusters else 1.0
     return np.asarray(total / ctas)
-
-
-def _together_asked(sides: Matrices, columns: Columns, target: Target, of_rows: bool) -> Column:
-    """What reads of an operand's tile that come together cost, over as many that come apart.
-
-    Units in a group of the machine that ask for the same lines at a time are answered at once.
-    """
-    chosen, groups = columns.extra, target.figure("asking_groups")
-    rows, cols = (np.ceil(there / chosen[of]) for there, of in zip(sides.there, "mn", strict=True))
-    down = np.minimum(chosen["band"], rows)
-    across = np.clip(target.n_units / chosen["split"] / down, 1, cols)
-    shared = chosen["cluster_cols" if of_rows else "cluster_rows"]
-    readers = np.maximum((across if of_rows else down) / shared, 1)
-    return np.asarray(groups * (1 - (1 - 1 / groups) ** readers) / readers)
 
 
 def _past_the_end(sides: Matrices, columns: Columns) -> Column:

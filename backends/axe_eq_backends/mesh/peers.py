@@ -179,7 +179,7 @@ class Turns:
             for own, other in zip(sight, before, strict=True):
                 own.before = other
         self._meetings = [n for n in sorted(plan.signals) if n in plan.seen]
-        self._last = [session.torch.cuda.Event() for _ in session.arrays]
+        self._streams: list[Any] = [None for _ in session.arrays]  # of the last call
 
     def _window(self, plan: MeshPlan) -> list[Sight]:
         places, n_bytes, copies = dict[str, int](), 0, self._session.copies
@@ -193,7 +193,7 @@ class Turns:
     def begin(self) -> list[Sight]:
         """Every rank's sight in the next call, which follows the last on whatever streams it is."""
         self._sights.append(self._sights.pop(0))
-        self._arrays[0].do(partial(self._follow, every=False))
+        self._arrays[0].do(self._follow)
         if self._meetings:
             self._arrays[0].do(self._numbers(self._sights[-1]))
         return self._sights[-1]
@@ -227,20 +227,21 @@ class Turns:
 
     def end(self) -> None:
         """After the last step of a call."""
-        self._arrays[0].do(self._done)
-
-    def _follow(self, every: bool) -> None:
-        current = self._session.torch.cuda.current_stream
-        for device in range(len(self._last)):
-            for other, event in enumerate(self._last):
-                if every or other == device:
-                    current(device).wait_event(event)
-
-    def _done(self) -> None:
-        for device, event in enumerate(self._last):
-            event.record(self._session.torch.cuda.current_stream(device))
         if len(self._sights) == 1:
-            self._follow(every=True)
+            self._arrays[0].do(self._gather)
+
+    def _follow(self) -> None:
+        current = self._session.torch.cuda.current_stream
+        for device, last in enumerate(self._streams):
+            now = self._streams[device] = current(device)
+            if last is not None and last != now:
+                now.wait_stream(last)
+
+    def _gather(self) -> None:
+        events = [stream.record_event() for stream in self._streams]
+        for device, stream in enumerate(self._streams):
+            for event in (*events[:device], *events[device + 1 :]):
+                stream.wait_event(event)
 
 
 class Sight:

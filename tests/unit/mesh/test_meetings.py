@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from axe_eq.mesh.prove import prove
 from axe_eq.mesh.steps import LocalStep
 from axe_eq.schedule.graph import SIGNAL, KernelStep
 from axe_eq.schedule.meeting import meeting, meets, silent
-from axe_eq_backends.cuda import lower, make
+from axe_eq_backends.cuda import lower, make, meet
 from axe_eq_backends.cuda.families import meanings
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
@@ -59,8 +59,10 @@ def test_kernels_wait_themselves_where_that_takes_less(kind: str, n: int) -> Non
     exe, arrays = product(kind, n), given()
     assert len(kernels(exe.plan)) == 1
     assert "waits itself until all devices have come" in str(exe.plan)
+    assert exe.explain().count("once all devices have come; writes") == 1
     text = "".join(exe.source.values())
-    assert text.count("red.release.sys") == text.count("ld.acquire.sys") == 1
+    assert text.count("red.relaxed.sys") == text.count("ld.acquire.sys") == 1
+    assert text.count("signal_fence();") == 1
     run = exe.on(Copying())  # on the host, where no kernel waits for another
     copied = run.whole(run(run.shards(*arrays)))
     for found in (exe(*arrays), exe.interpret(*arrays, orders=3), copied):
@@ -153,10 +155,10 @@ def test_a_signal_or_wait_that_lacks_or_stands_elsewhere_is_found(
     kind: str, n: int, damage: Callable[[ir.Body, ir.Statement], None], wrong: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    exe, meet = product(kind, n), lower.meet
+    exe = product(kind, n)
 
     def damaged(made: Lowered, *of: Any) -> Lowered:
-        found = meet(made, *of)
+        found = meet.meet(made, *of)
         for body, s in statements(found.kernel.body) if found is not made else ():
             damage(body, s)
         return found
@@ -232,10 +234,10 @@ def test_signals_go_by_integers_of_tensors() -> None:
     k = ThreadBuilder("wrong", 1)
     x, n = k.tensor("x", "f32", (2,)), k.tensor("n", "i32", (2,))
     for wrong, call in (
-        ("one dim of a tensor of i32", lambda: k.signal(x.all, n[0:1])),
-        ("has 2 numbers; expected 1", lambda: k.signal(n.all, n.all)),
-        ("has 2 numbers; expected 1", lambda: k.wait_signals(n.all, 1)),
-        ("wait", lambda: k.wait_signals(n[0:1], 0)),
+        ("one dim of a tensor of i32", partial(k.signal, x.all, n[0:1])),
+        ("has 2 numbers; expected 1", partial(k.signal, n.all, n.all)),
+        ("has 2 numbers; expected 1", partial(k.wait_signals, n.all, 1)),
+        ("wait", partial(k.wait_signals, n[0:1], 0)),
     ):
         with pytest.raises(ScheduleError, match=wrong):
             call()

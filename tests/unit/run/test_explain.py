@@ -140,7 +140,6 @@ def test_values_in_several_layouts_are_named_once_and_inputs_are_copied() -> Non
     ("target", "fn", "specs"),
     [
         ("h200", lambda x: x * 2, ["128x512:f32"]),
-        ("h200", lambda x, w: x @ w, ["16x16:f16"] * 2),
         ("h200", lambda x, w: x @ w, ["24x40:f32", "40x16:f32"]),
         ("trn2", lambda x: x * 2, ["16:f32"]),
     ],

@@ -147,6 +147,7 @@ class Cta:
         self.pending: list[Callable[[], None]] = []
         self.device: Device | None = None  # where several are interpreted together
         self.issuing: Issue | None = None  # whose primitive is executed now
+        self.fenced = False  # whether what it tells other devices is behind what it knows
         self.acquired: list[tuple[int, int, Ints]] = []  # by which class, when, the device's clock
 
     # -- storage --

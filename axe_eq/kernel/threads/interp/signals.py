@@ -121,6 +121,8 @@ def add(
             memory.signals.pop((device, place), None)
             memory.least.pop((device, place), None)
             continue
+        if not cta.fenced:
+            raise KernelFault(issue.what, "tells nothing of what its device did", "a fence before")
         memory.arrays[device][place] += 1
         _check_count(tensor, issue, device, place)
         told = memory.signals.setdefault((device, place), np.zeros_like(clock))

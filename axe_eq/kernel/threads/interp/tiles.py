@@ -547,6 +547,7 @@ def bulk_store(
 def signal(cta: Cta, s: ir.Signal, env: Env, issue: Issue) -> None:
     """One thread of the grid tells all signals."""
     signals.add(cta, *signals.number_of(s.last, cta, env), issue, is_more=False)
+    cta.fenced = True
     signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=True)
 
 
