@@ -45,6 +45,7 @@ LEAST_GAIN = 0.01  # for which it is gone on
 BLOCK_SHARE, WAIT_S = 0.005, 3e-6
 MOST_HIDDEN = 3  # plans whose exchanges are hidden behind blocks
 MOST_SEEN, MOST_KINDS = 2, 6  # plans whose exchanges kernels carry, and kinds of these
+MOST_REPEATED = 4  # values that are computed again where they are read, at a time
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
@@ -171,6 +172,7 @@ class Plans:
         if not problem.counts_bytes:  # these are known of all cuts before they are compiled
             self._transform(problem)
             self._improve()
+            self._repeat()
             self._see()
             self._hide()
         if not self.tried or not self.best.fits:
@@ -226,6 +228,15 @@ class Plans:
             for node, cuts in near[:MOST_OTHERS]:
                 if not self._is_over:
                     self._try(cuts, f"{self.name(node)} cut {cuts.option[node].text}")
+
+    def _repeat(self) -> None:
+        """Compute again what is stored for a later program, as long as that pays."""
+        rate = self.target.memories[0].bytes_per_s
+        for best in self._gaining():
+            for node, n_bytes in best.cuts.crossing(best.kernels)[:MOST_REPEATED]:
+                worth = n_bytes / rate > LEAST_GAIN * best.graph.time_s
+                if worth and not self._is_over:
+                    self._try(best.cuts.late_too(node), f"{self.name(node)} where it is read")
 
     def _hide(self) -> None:
         """Compute what is beside exchanges in blocks, more of them as long as that pays."""
@@ -320,7 +331,7 @@ class Plans:
         except (SearchError, TooLarge) as error:  # no kernel at these extents, or none that fits
             self.refused[key] = error
             return None
-        if not (chosen or carried):
+        if not (chosen or carried or own.late):
             cuts.learn(built.kernels)
         graph = built.graph
         if self._beside:

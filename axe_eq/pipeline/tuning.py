@@ -107,7 +107,7 @@ def tune(job: Job, choices: Choices, found: Extracted, chosen: ScheduleGraph) ->
     for number, groups in enumerate((found.groups, *found.alternatives)):
         if number == 0 or not bench.is_over():
             graph = graph_of(job.program, found, groups, job.target, job.numerics)
-            if (fastest := _fastest(graph, groups, choices, bench)) is not None:
+            if (fastest := _fastest(graph, groups, choices, found, bench)) is not None:
                 made.append(fastest)
     best = min(made, key=lambda g: sum(bench.seconds(s, g) for s in g.steps))
     after = run(best)
@@ -119,14 +119,14 @@ def tune(job: Job, choices: Choices, found: Extracted, chosen: ScheduleGraph) ->
 
 
 def _fastest(
-    graph: ScheduleGraph, groups: Sequence[Group], choices: Choices, bench: _Bench
+    graph: ScheduleGraph, groups: Sequence[Group], choices: Choices, found: Extracted, bench: _Bench
 ) -> ScheduleGraph | None:
     """A schedule with every kernel's fastest candidate; None where a kernel has none."""
     of_kernels, steps = iter(groups), list[Step]()
     for step in graph.steps:
         made: Iterator[Step] = iter((step,))
         if isinstance(step, KernelStep):
-            made = _candidates(step, next(of_kernels), graph, choices, bench)
+            made = _candidates(step, next(of_kernels), graph, choices, found, bench)
         taken = min(made, key=lambda s: bench.seconds(s, graph), default=None)
         if taken is None:
             return None
@@ -135,13 +135,16 @@ def _fastest(
 
 
 def _candidates(
-    step: KernelStep, group: Group, graph: ScheduleGraph, choices: Choices, bench: _Bench
+    step: KernelStep,
+    group: Group,
+    graph: ScheduleGraph,
+    choices: Choices,
+    found: Extracted,
+    bench: _Bench,
 ) -> Iterator[KernelStep]:
     """A kernel by its nearest candidates that can be built, the first in any case."""
-    prices = choices.prices
-    layouts = stored(prices.forest, group)
-    first = True
-    for price in prices.nearest(group.roots, group.picks, layouts, NEAREST):
+    layouts, first = stored(found.forest, group), True  # what was split is in no other forest
+    for price in found.prices.nearest(group.roots, group.picks, layouts, NEAREST):
         if not first and bench.is_over():
             bench.left += 1
             return

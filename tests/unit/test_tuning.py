@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq import array as xp
 from axe_eq import nn
 from axe_eq.errors import ArgumentError, AxeError, DeviceError, SearchError
 from axe_eq.pack import installed
@@ -59,6 +60,16 @@ def tuned(budget: bool | float = True, fn: Callable[..., Any] = softmax) -> Any:
 
 def parameters(exe: Any) -> list[dict[str, int]]:
     return [dict(k.parameters) for k in exe.kernels]
+
+
+def test_values_that_the_search_split_are_tuned(
+    device: Callable[[Seconds], list[ScheduleGraph]],
+) -> None:
+    device(lambda k: 1e-5)
+    with axe.debug(cache=0):
+        exe = axe.compile(lambda x: xp.sum(x), "1269x873:f16", target="h200", tune=5.0)
+    assert len(exe.kernels) == 2
+    assert all(MEASURED in k.costs for k in exe.kernels)
 
 
 def test_the_fastest_candidate_is_taken_whatever_its_price(

@@ -23,8 +23,9 @@ from axe_eq.extract.mesh.minsum import Costs, solve, total
 from axe_eq.extract.mesh.moves import Moves, Price, Tree, is_through, tree_of
 from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit, stands_for
 from axe_eq.extract.mesh.values import Values
-from axe_eq.program.node import INPUT, Node, input_node, sel_node, topological
+from axe_eq.program.node import INPUT, OP, Node, input_node, sel_node, topological
 from axe_eq.program.ops import join_text
+from axe_eq.program.signature import signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 
@@ -244,6 +245,32 @@ class Cuts:
             near = [n for n in np.argsort(costs, kind="stable").tolist() if n != at][:MOST_NEAR]
             found += [(float(costs[n] - costs[at]), number, n) for n in near]
         return sorted(found)
+
+    def crossing(self, kernels: Sequence[Kernel]) -> list[tuple[Node, int]]:
+        """Values of cells that one local program stores for another, and bytes, largest first."""
+        level = {n: kernel.level for kernel in kernels for n in kernel.computes}
+        read = {
+            a for n in level for a in n.args
+            if level.get(a, level[n]) != level[n] and self._is_cell(a) and a not in self.roots
+        }  # fmt: skip
+        found = [(n, local_type(n.type, self.option[n].home).n_bytes) for n in read]
+        return sorted(found, key=lambda one: (-one[1], self._number[one[0]]))
+
+    def late_too(self, node: Node) -> Cuts:
+        """The same cuts, a value and the cells that it is made of computed where it is read."""
+        other, late, left = copy(self), {*self.late}, [node]
+        while left:
+            late.add(at := left.pop())
+            left += [a for a in at.args if a not in late and self._is_cell(a)]
+        other.late = frozenset(late)
+        return other
+
+    def _is_cell(self, node: Node) -> bool:
+        """Whether a device computes a value element by element."""
+        if node.kind != OP or node not in self.option or self.option[node].parts is not None:
+            return False
+        here = self.place.get(node, self.home(node)) == self.home(node)
+        return here and not signature(node.text).n_reduced
 
     def learn(self, kernels: Sequence[Kernel]) -> None:
         """Keep what the kernels cost that these cuts were compiled to."""

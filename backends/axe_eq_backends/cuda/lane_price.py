@@ -135,6 +135,7 @@ class Tensors:
         follows: float = 0.0,
         run: int = 0,
         computes: float = 0.0,
+        apart: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -167,13 +168,14 @@ class Tensors:
             run: elements of a row that a warp stores at once where it stores several rows; 0 where
                 all are of one.
             computes: seconds of `chain` in which threads compute what they hold.
+            apart: part that memory takes longer.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
         again = max(0.0, loaded - (once - stored))
         once, again = once + missed * again, again - missed * again + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
-        memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
+        memory = (1 + apart) * once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
         cached = rate * target.figure("l2_over_memory") * min(1.0, blocks / units)
         if phases:
             memory += again / cached
@@ -199,7 +201,7 @@ class Tensors:
             at_once = vector / blocks * min(units * resident, max(units, blocks))
             one += max(0.0, target.figure("in_lockstep") * at_once - computes) if computes else 0.0
             if reads:
-                runs = ceil(blocks / (units * resident))
+                runs = max(1.0, blocks / (units * resident))
                 waits = max(waits, (one - own + max(own, reads) + follows) * (runs - 1) + reads)
             else:
                 follow = blocks / (units * resident) - 0.5  # half of what runs together has begun

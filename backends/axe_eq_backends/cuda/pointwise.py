@@ -158,7 +158,7 @@ class Maps:
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
                     chain=chained(target, held, flops) + t.ends(target, run if self.shifted else 0),
                     wide=wide, phases=False, shifted=self.shifted,
-                    loss=target.figure("held_apart") * log2(held // wide),
+                    apart=target.figure("held_apart") * log2(held // wide),
                     padded=prod(s * n for s, n in zip(sizes, counts, strict=True)) / prod(t.shape),
                 )
             )  # fmt: skip

@@ -65,6 +65,7 @@ SWEPT = 0.03  # loss of running values, where rows in registers are as good
 SWEPT_AGAIN = 0.06
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 SHORT = 0.1
+WORD_BYTES = 4
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
@@ -333,6 +334,7 @@ class Rows:
         own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
         vector = _vector(target, [*p.operands, *p.stored], len(p.shape) - 1, self.shifted)
         ahead = vector - 1 if self.shifted else 0
+        cut = not self.shifted and bool(columns % vector)
         for threads in target.sizes("row_threads"):
             held = vectors_of(columns + ahead, vector, threads) * vector
             warps = warps_of(threads)
@@ -348,6 +350,7 @@ class Rows:
                 ceil(target.figure("rows_on_their_way") / max(1, n_bytes)),
                 ceil(prod(counts) / target.n_units),
             )
+            computes = chained(target, held, own)
             found.append(
                 self.tensors.candidate(
                     target,
@@ -357,10 +360,12 @@ class Rows:
                     ),
                     blocks=prod(counts), counts=counts,
                     warps=warps, resident=residents(target, warps, taken(held)),
-                    chain=chained(target, held, own)
+                    chain=computes
                     + exchanges * exchanging(target, threads)
-                    + self.tensors.ends(target, vector if self.shifted else 0),
-                    computes=chained(target, held, own), wide=vector, lanes=min(threads, WARP),
+                    + self.tensors.ends(target, vector if self.shifted else 0)
+                    + target.figure("cut_s") * (cut and held > vector),
+                    computes=computes, wide=vector, lanes=min(threads, WARP),
+                    shifted=self.shifted,
                 )
             )  # fmt: skip
         return found
@@ -507,13 +512,19 @@ class Sweeps:
             own, held = tensors.flops / prod(p.shape), tiling.wide * tiles
             computes = chained(target, held, own)
             chain = computes + aside
+            if self.fast and not self.shifted and p.shape[-1] % tiling.wide and tiles > 2:
+                chain += target.figure("cut_s")
+            if tiling.wide * self._least < WORD_BYTES:
+                chain += tiles * target.figure("small_read_s")
             sharing = tiling.threads if self.fast else WARP * tiling.warps
             chain += len(p.reductions) * exchanging(target, sharing)
             if not self.kept:
                 return said(chain=chain, shared=merge, computes=computes)
-            # CTAs begin together, and each reads at its unit's part of memory's rate.
+            # CTAs begin together, and each reads at its unit's part of memory's rate; those that
+            # wait for others of their clusters all at once.
             rate = target.memories[0].bytes_per_s / min(blocks, target.n_units)
-            reads = steps * max(chunk, n_bytes / rate)
+            at_once = together if tiling.cluster > 1 else 1
+            reads = steps * max(chunk, at_once * n_bytes / rate)
             units = float(target.n_units)
             if tiling.cluster > 1:
                 chain += (met + 1) * target.figure("cluster_meets_s")

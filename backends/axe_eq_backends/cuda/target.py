@@ -138,7 +138,7 @@ _FIGURES = {
     "ask_part": 0.2,
     "ask_issue": 0.2,
     "thread_flops": 30.0,
-    "held_apart": 0.03,
+    "held_apart": 0.05,
     # Loss of a relayout per halving of what a warp reads at once below a line, of what it writes,
     # and of what a tile reads of a row below two lines, and below four where rows are whole pages
     # apart; of more bytes on their way to a unit than
@@ -190,6 +190,11 @@ _FIGURES = {
     # Bytes of rows on their way to a unit that more CTAs are not asked for: norms of 2880 to 5120
     # columns gain up to 64 KB, bounds of 3882 and 7486 lose from 96 KB on.
     "rows_on_their_way": 72 << 10,
+    # What the end of a row takes that cuts a vector, of several: its elements are read after the
+    # others. One CTA, 635 to 1753 elements of f32 (2026-11-27).
+    "cut_s": 0.17e-6,
+    # A thread's read of less than a word, of those that it holds: 25 to 46 of f16 (2026-11-27).
+    "small_read_s": 12e-9,
     # The part of what a unit's CTAs compute that none of them hides: they begin together, wait for
     # their rows together and then compute at the same time. softmax of f16[8192,12288] and of
     # [8192,10240] by CTAs of 512 threads, two of them a unit: 113.7 and 108.5 us, of 256, four of
@@ -200,8 +205,9 @@ _FIGURES = {
     "chunk_apart": 0.03,
     # Until the CTAs of a cluster that have parts of rows have met.
     "cluster_meets_s": 0.4e-6,
-    # Per doubling of such a cluster, until the next one has begun in its place.
-    "cluster_follows_s": 0.5e-6,
+    # Per doubling of such a cluster, until the next one has begun in its place; its CTAs read all
+    # at once (230 candidates of rows and columns in clusters, 2026-11-27).
+    "cluster_follows_s": 0.2e-6,
     # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
     # more of it until memory gives them again, and the loss then: the largest of 129 along columns
     # of f16[129,268240], 26 tilings with 6 to 70 MB on their way (2026-11-27; beyond 13 MB more and
@@ -275,6 +281,9 @@ _FIGURES = {
     "lines_along_side": 0.9,
     "waves_exposed": 0.6,
     "shared_rest": 0.05,
+    # Loss of three consumers over two: 192 x 192 against 128 x 256 and 256 x 192, 20 products of
+    # 4416 rows and more (2026-11-27).
+    "third_consumer": 0.01,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,

@@ -332,6 +332,7 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         + _in_step(target, columns)
         - 1
         + (chosen["rest"] > 0) * figure("shared_rest")
+        + (chosen["consumers"] > 2) * figure("third_consumer")
         + np.where(part < 1, in_turns, 0.0)
     )
 

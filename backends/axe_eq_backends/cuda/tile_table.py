@@ -36,6 +36,9 @@ WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 64, 64, 16
 # with a part of its columns each. Where three of them fit they took 0.93 to 1.0 times as long as
 # two side by side, and one that takes all three parts as long (55 products, 2026-11-27).
 MOST_TEAM, LEAST_BESIDE = 4, 32
+# Columns of a tile that three multiply: of 65536 registers 512 threads have 128 each at a launch,
+# and an instruction of more columns does not compile with those.
+MOST_OF_THREE = 192
 TEAMS = {1: ((1, 1), (2, 2)), 2: ((2, 1),), 3: ((3, 1), (2, 2)), 4: ((2, 1),)}
 
 
@@ -148,7 +151,8 @@ def _table(
     same = (same * MOST_TEAM + across) * MOST_TILE + staging
     kept = np.sort(np.unique(same, return_index=True)[1])
     # Consumers side by side share no steps with other CTAs, and have 32 columns each at least.
-    kept = kept[((across == 1) | (shared[:, 2] == 1) & (n >= across * LEAST_BESIDE))[kept]]
+    fits = (across == 1) | (shared[:, 2] == 1) & (n >= across * LEAST_BESIDE)
+    kept = kept[(fits & ((consumers < 3) | (n <= MOST_OF_THREE)))[kept]]
     made = tuple(names[r] for r in row[kept].tolist())
     columns = (np.array(rates)[row], uneven, panels, m * across * wide * itemsize)
     return Table({x: c[kept] for x, c in chosen.items()}, made, *(c[kept] for c in columns))

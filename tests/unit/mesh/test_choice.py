@@ -29,6 +29,7 @@ from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, SpmdStep
 from axe_eq.target import Link
 from axe_eq_backends.cpu.target import cpu
+from axe_eq_backends.cuda.target import h200
 from benchmarks.mesh_programs import PROGRAMS
 from tests.unit.mesh.refusals import refusals
 from tests.unit.mesh.test_cuts import READ, drawn_cut
@@ -111,6 +112,19 @@ def gathered(capacity: int) -> Any:
         target=cpu.replace(ram=capacity, l2=1 << 16, links=(Link(1e12, 1e-3),)), mesh=mesh,
         outputs=[rows],
     )  # fmt: skip
+
+
+def test_what_is_cheaper_to_compute_again_is_not_stored() -> None:
+    """Exponentials of softmax along a cut axis. A kernel of whole rows is brought these and back."""
+    shape, mesh = (16384, 16384), axe.Mesh({"x": 8})
+    cut = axe.read("jax", "P(None,'x')", shape=shape, mesh=mesh)
+    exe = axe.compile(
+        lambda x: nn.softmax(x, axis=-1), axe.Spec(shape, "f32", layout=cut), target="h200",
+        mesh=mesh, outputs=[cut],
+    )  # fmt: skip
+    assert exe._searched.best.cuts.late
+    moved = h200.links[0].seconds(7 * 4 * 16384 * 16384 // 64, 7)
+    assert 2 * moved > 4 * exe.cost["time_s"]
 
 
 def test_a_plan_that_fits_is_taken_where_a_faster_one_does_not() -> None:

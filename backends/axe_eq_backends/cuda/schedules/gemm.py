@@ -101,14 +101,14 @@ class _Writer(Copies):
     def __init__(self, problem: Problem, tiling: Tiling, name: str) -> None:
         self.p, self.t = problem, tiling
         rows, width = tiling.m // tiling.down, tiling.n // tiling.across
-        if tiling.consumers % tiling.across or tiling.m % tiling.down or rows % 64:
-            wrong = (
-                f"{tiling.m} rows for {tiling.consumers} warpgroups, {tiling.across} side by side"
-            )
+        if tiling.m % tiling.down or rows % 64:
+            wrong = f"{tiling.m} rows for {tiling.down} warpgroups"
             raise ScheduleError(f"tiling of {name}", wrong, "a multiple of 64 rows each")
-        if tiling.across > 1 and (tiling.split > 1 or tiling.n % (CORE_COLS * tiling.across)):
-            wrong = f"{tiling.n} columns in {tiling.split} parts for {tiling.across} warpgroups"
-            raise ScheduleError(f"tiling of {name}", wrong, f"one part, whole {CORE_COLS} each")
+        uneven = tiling.consumers % tiling.across + tiling.n % (CORE_COLS * tiling.across)
+        if tiling.across > 1 and (uneven or tiling.split > 1):
+            wrong = f"{tiling.n} columns in {tiling.split} parts, {tiling.across} of"
+            wrong = f"{wrong} {tiling.consumers} warpgroups side by side"
+            raise ScheduleError(f"tiling of {name}", wrong, f"one part, whole {CORE_COLS} for each")
         for side, (tile, n) in enumerate(
             ((tiling.m, tiling.cluster_cols), (tiling.n, tiling.cluster_rows))
         ):
