@@ -170,15 +170,12 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
     at_once = np.where(of_unit > held / 2, held, np.ceil(of_unit))
     whole = np.where(of_unit <= held, at_once, np.ceil(of_unit))
     run = np.where(of_unit <= np.maximum(held, WHOLE), whole, of_unit + 0.25)
-    dims = max((w.reduced for w in summary.products), key=prod)
-    reduced = prod(dims)
+    reduced = max(prod(w.reduced) for w in summary.products)
     steps = np.maximum(1.0, reduced / k)
     # A thread's reads are one after the other, and in turns with those of the unit's other warps.
     one = figure("read_one_s") + run * chosen["warps"] * figure("ask_s")
     waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one
     waits = waits + target.memories[0].latency_s
-    if any(_by_windows(a, summary) for a in _factors(summary)):
-        waits = waits + (sum(e > 1 for e in dims) - 1) * figure("counted_s")
     return np.asarray(steps * np.maximum(each * k * (run + figure("lone")), waits))
 
 
@@ -212,12 +209,6 @@ def _factors(summary: Summary) -> list[Access]:
     """What is read for every step: factors, and what they are computed from."""
     streamed = [a for a in summary.loads if set(STREAM_LETTERS) & set(a.letters)]
     return [a for a in summary.loads if a.feeds_product or (summary.staged and a in streamed)]
-
-
-def _by_windows(factor: Access, summary: Summary) -> bool:
-    """Whether places of the loops are none of a factor's: its windows overlap."""
-    places = prod(summary.extent(x) for x in factor.letters) * factor.star
-    return places != factor.n_bytes / factor.itemsize
 
 
 def _side(factor: Access, chosen: Mapping[str, Column]) -> Column:

@@ -325,7 +325,7 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
     part = chosen["staging"] / table.panels
     part = part / np.where(chosen["rest"] > 0, chosen["split"], 1)
     in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
-    return (
+    return np.asarray(
         1
         + figure("short_chunk") / columns.extra["k"]
         + figure("few_stages") / (columns.extra["stages"] - 1)

@@ -71,16 +71,11 @@ def test_a_scan_whose_results_lie_across_its_lanes_is_dearer() -> None:
     assert priced.cost["time_s"] - before.cost["time_s"] > 1e-6
 
 
-def test_steps_of_little_work_wait_for_their_reads_and_for_dims_of_windows() -> None:
+def test_steps_of_little_work_wait_for_their_reads() -> None:
     def waits(k: int) -> float:
         exe = axe.compile(lambda a, b: nn.gelu(a @ b), f"8x{k}:f32", f"{k}x8:f32", target="h200")
         (kernel,) = exe.kernels
         assert kernel.schedule == "register_products"
-        return kernel.time_s
+        return float(kernel.time_s)
 
     assert 3 * LATENCY < waits(512) - waits(256) < 6 * LATENCY  # four steps more
-    window = axe.compile(nn.conv2d, "2x7x9x9:bf16", "9x7x3x3:bf16", target="h200")
-    whole = axe.compile(nn.conv2d, "2x63x7x7:bf16", "9x63x1x1:bf16", target="h200")
-    assert {k.schedule for k in (*window.kernels, *whole.kernels)} == {"register_products"}
-    more = window.cost["time_s"] - whole.cost["time_s"]
-    assert more > 1.9 * h200.figure("counted_s")  # rows and columns of windows, 63 elements in both

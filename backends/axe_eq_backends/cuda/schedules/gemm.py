@@ -11,6 +11,9 @@ several of them need is loaded once: each of these loads a part of it into the s
 some rows, or some of the reduced dim where that is not contiguous. A slot is free when the
 consumers of all who read what comes into it have released it.
 
+Consumers of a CTA lie below each other, with some rows of its tile each, or several of them side by
+side, with some of the columns (`across`).
+
 Or CTAs of a cluster take parts of one tile's steps. Each puts its sums into its shared memory, and
 once all have, each adds up some columns of all of them, in the order of the CTAs, and stores those.
 So they do with all tiles, of which there is one for a cluster, or with the `rest` alone: tiles that
