@@ -92,7 +92,8 @@ def changed(of: Spelling, rng: random.Random) -> Spelling:
     if name == "none":
         return replace(of, low=None)
     by = rng.choice([-1, 1, rng.randint(-9, 9)])
-    return replace(of, **{name: (getattr(of, name) or 0) + by})
+    moved: dict[str, Any] = {name: (getattr(of, name) or 0) + by}
+    return replace(of, **moved)
 
 
 def judged(seed: int) -> tuple[str, bool]:

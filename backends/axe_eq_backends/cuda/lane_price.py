@@ -27,6 +27,7 @@ APART = 0.03
 # What cells take longer where all CTAs fit a machine that the kernel before leaves unit by unit:
 # the root of the places over the CTAs, of so many at most (seven kernels of 2 to 5 us).
 MOST_CROWDED = 6.0
+MOST_IN_STEP = 2.0  # CTAs of a unit that compute at the same time
 SECTOR_BYTES, LINE_BYTES = 32, 128  # that memory gives at least, and of what caches have
 
 
@@ -197,9 +198,10 @@ class Tensors:
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
-            # CTAs that a unit holds begin together, and compute at the same time.
-            at_once = vector / blocks * min(units * resident, max(units, blocks))
-            one += max(0.0, target.figure("in_lockstep") * at_once - computes) if computes else 0.0
+            # Two CTAs of a unit begin together and compute at the same time; more fall out of step.
+            in_step = min(resident, MOST_IN_STEP, max(1.0, blocks / units))
+            at_once = target.figure("in_lockstep") * in_step * vector / blocks * units
+            one += max(0.0, at_once - computes) if computes else 0.0
             if reads:
                 runs = max(1.0, blocks / (units * resident))
                 waits = max(waits, (one - own + max(own, reads) + follows) * (runs - 1) + reads)

@@ -76,6 +76,6 @@ def test_steps_of_little_work_wait_for_their_reads() -> None:
         exe = axe.compile(lambda a, b: nn.gelu(a @ b), f"8x{k}:f32", f"{k}x8:f32", target="h200")
         (kernel,) = exe.kernels
         assert kernel.schedule == "register_products"
-        return kernel.time_s
+        return float(kernel.time_s)
 
     assert 3 * LATENCY < waits(512) - waits(256) < 6 * LATENCY  # four steps more
