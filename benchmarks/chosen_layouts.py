@@ -1,16 +1,18 @@
 """Programs whose inputs and outputs lie as the compiler chooses, against dense row-major ones.
 
     python -m benchmarks.chosen_layouts [--drawn COUNT] [--only NAME ...] [--out FILE]
+    python -m benchmarks.chosen_layouts [--drawn COUNT] --prepare FOLDER
+    python -m benchmarks.chosen_layouts --gpu FOLDER [--out FILE]
     python -m benchmarks.chosen_layouts --blocks COUNT [--target trn2] [--kept FORM ...]
 
 compiles every program of `PROGRAMS` for an H200 twice, dense and with ``layout="any"`` everywhere,
 and prints both estimates with the layouts chosen; `--drawn` does so with programs drawn by seed,
-and interprets what was emitted against float64. No GPU is needed. With `--gpu` both of each are
-run on this machine's GPU, compared, and timed in turns, of drawn ones those that predict a gain of
-more than 5 %; packing the arrays is not in the times. Dense ones have all values between kernels in
-rows along their last dims as well. `--blocks` draws programs of short rows, turned dims and split
-ones, whose inputs or outputs alone are left to the compiler: with the kinds that name no form of
-blocks, and with all that the target lists, or that `--kept` adds.
+and interprets what was emitted against float64. No GPU is needed. With `--prepare` both of each are
+saved instead, where more than 5 % is predicted; with `--gpu` such are run on this machine's GPU,
+compared, and timed in turns. Packing the arrays is not in the times. Dense ones have all values
+between kernels in rows along their last dims as well. `--blocks` draws programs of short rows,
+turned dims and split ones, whose inputs or outputs alone are left to the compiler: with the kinds
+that name no form of blocks, and with all that the target lists, or that `--kept` adds.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ import json
 import random
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
-from itertools import count, islice
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,10 +39,11 @@ from axe_eq.pack import packs
 from axe_eq.program.node import Program
 from axe_eq.program.types import ANY, DTYPES
 from axe_eq.program.types import dtype as named
+from axe_eq.run.store import load
 from axe_eq.schedule.kept import KINDS
 from benchmarks.cuda_saved import n_sets
-from benchmarks.drawn_programs import case, inputs
-from benchmarks.programs import LARGE, RIGHT, compared
+from benchmarks.drawn_programs import FAMILIES, case, inputs, kind_of
+from benchmarks.programs import LARGE, RIGHT, compared, judged
 from benchmarks.terminal import absent, told
 
 xp = axe.array
@@ -102,15 +106,19 @@ def both(program: Program, target: str = "h200") -> tuple[Any, Any]:
     return axe.compile(program, target=dense), axe.compile(anywhere(program), target=target)
 
 
+def apart(exe: Any) -> dict[str, str]:
+    """The layouts of its values that are not dense."""
+    found = {n: str(layout) for n, layout in exe.layouts.items() if len(layout.shard) > 1}
+    held = [b for b in exe.schedule.graph.buffers.values() if b.role == "temporary"]
+    return found | {b.name: b.layout for b in held if len(axe.Layout.parse(b.layout).shard) > 1}
+
+
 def described(dense: Any, chosen: Any) -> dict[str, Any]:
     """Estimates of the two, and the layouts that are not dense."""
     us = [exe.cost["time_s"] * 1e6 for exe in (dense, chosen)]
-    apart = {n: str(layout) for n, layout in chosen.layouts.items() if len(layout.shard) > 1}
-    held = [b for b in chosen.schedule.graph.buffers.values() if b.role == "temporary"]
-    apart |= {b.name: b.layout for b in held if len(axe.Layout.parse(b.layout).shard) > 1}
     return {
         "dense_us": round(us[0], 3), "chosen_us": round(us[1], 3),
-        "predicted": round(us[0] / us[1], 3) if us[1] else 1.0, "layouts": apart,
+        "predicted": round(us[0] / us[1], 3) if us[1] else 1.0, "layouts": apart(chosen),
     }  # fmt: skip
 
 
@@ -187,33 +195,70 @@ def traced(name: str) -> Program:
     return axe.trace(fn, *(axe.Spec(of, dtype) for of in shapes))
 
 
+def compiled(name: str) -> dict[str, Any]:
+    """Estimates of a program of `PROGRAMS`."""
+    return {"name": name, **described(*both(traced(name)))}
+
+
 # -- on a GPU --
 
 
-def on_device(name: str) -> dict[str, Any]:
-    """Run both on random normal data, compare them, and time them in turns."""
-    dtype = PROGRAMS[name][2]
-    dense, chosen = both(traced(name))
+def _found(which: int | str) -> tuple[str, Program, Callable[[], Sequence[Any]]]:
+    """A drawn program by its seed, or one of `PROGRAMS`: name, program, and random data for it."""
+    if isinstance(which, int):
+        of = case(which)
+        return of.name, of.program, lambda: inputs(which, of.program, of.values)
+    _, shapes, dtype = PROGRAMS[which]
     rng = np.random.default_rng(0)
-    arrays = [rng.normal(size=of).astype(DTYPES[dtype].numpy) for of in PROGRAMS[name][1]]
-    return {"name": name, **described(dense, chosen), **timed(dense, chosen, arrays)}
+    return which, traced(which), lambda: [
+        rng.normal(size=of).astype(DTYPES[dtype].numpy) for of in shapes
+    ]  # fmt: skip
 
 
-def drawn_on_device(seed: int) -> dict[str, Any]:
-    """The program of a seed, timed where a gain is predicted."""
-    found = case(seed)
-    row: dict[str, Any] = {"name": found.name}
+def prepared(which: int | str, folder: Path) -> None:
+    """Keep both of a program, and what is known of it, where more than 5 % is predicted."""
+    name, program, _ = _found(which)
+    row: dict[str, Any] = {"which": which, "name": name}
     try:
-        dense, chosen = both(found.program)
+        if apart(axe.compile(anywhere(program), target="h200")):  # else it is the dense one
+            dense, chosen = both(program)
+            row |= described(dense, chosen)
     except AxeError as error:
-        return row | {"state": "refused", "problem": str(error)[:300]}
-    row |= described(dense, chosen)
-    if row["predicted"] < LEAST_GAIN:
+        row |= {"state": "refused", "problem": str(error)[:300]}
+    if row.get("predicted", 1.0) >= LEAST_GAIN:
+        dense.save(folder / f"{which}.dense.axe")
+        chosen.save(folder / f"{which}.chosen.axe")
+    (folder / f"{which}.json").write_text(json.dumps(row), encoding="utf-8")
+
+
+def prepare(work: Sequence[int | str], folder: Path) -> None:
+    """Compile programs side by side, for `measured`; no GPU is needed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(prepared, which, folder) for which in work]
+        for _, done in zip(told(work, "program"), waiting, strict=True):
+            done.result()
+
+
+def measured(path: Path) -> dict[str, Any]:
+    """What `prepared` kept of a program, with times where it kept both."""
+    row: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    which = row.pop("which")
+    if row.get("predicted", 1.0) < LEAST_GAIN:
         return row
-    return row | timed(dense, chosen, inputs(seed, found.program, found.values))
+    dense, chosen = (load(path.with_suffix(f".{kind}.axe")) for kind in ("dense", "chosen"))
+    _, program, draw = _found(which)
+    names, arrays = [i.name for i in program.inputs], list(draw())
+    row |= timed(dense, chosen, names, arrays)
+    if not row["right"]:  # sums in another order, perhaps
+        given = [chosen.pack(n, _on_device(a)) for n, a in zip(names, arrays, strict=True)]
+        found = [_on_host(a) for a in _leaves(chosen(*given))]
+        row["state"], row["problem"] = judged(program, arrays, found)
+        row["right"] = row["state"] == RIGHT
+    return row
 
 
-def timed(dense: Any, chosen: Any, host: Sequence[Any]) -> dict[str, Any]:
+def timed(dense: Any, chosen: Any, names: Sequence[str], host: Sequence[Any]) -> dict[str, Any]:
     """Whether both give the same on these arrays, and their times in turns, in CUDA graphs."""
     import torch
 
@@ -221,16 +266,15 @@ def timed(dense: Any, chosen: Any, host: Sequence[Any]) -> dict[str, Any]:
 
     count = min(MOST_SETS, n_sets(sum(a.nbytes for a in host)))
     sets = [[_on_device(a) for a in host] for _ in range(count)]
-    names = [i.name for i in chosen.program.inputs]
     packed = [[chosen.pack(n, a) for n, a in zip(names, given, strict=True)] for given in sets]
     first, second = (_leaves(run(*given[0])) for run, given in ((dense, sets), (chosen, packed)))
     torch.cuda.synchronize()
     worst, right = 0.0, True
     for a, b in zip(first, second, strict=True):
         largest = a.double().abs().nan_to_num(posinf=0.0).max().clamp(min=1e-30)
-        apart = float(((a.double() - b.double()).abs().nan_to_num() / largest).max())
+        off = float(((a.double() - b.double()).abs().nan_to_num() / largest).max())
         narrow = {torch.float16: "f16", torch.bfloat16: "bf16"}.get(a.dtype, "")
-        worst, right = max(worst, apart), right and apart <= TOLERANCE.get(narrow, 1e-5)
+        worst, right = max(worst, off), right and off <= TOLERANCE.get(narrow, 1e-5)
     runs = {"dense": [dense.bind(*g) for g in sets], "chosen": [chosen.bind(*g) for g in packed]}
     times = {name: median(ms) * 1e3 for name, ms in graphs(runs).items()}
     row: dict[str, Any] = {"apart": worst, "right": right}
@@ -246,6 +290,14 @@ def _on_device(array: Any) -> Any:
 
     words = torch.from_numpy(np.asarray(array, order="C").view(f"i{array.itemsize}")).cuda()
     return words.view(getattr(torch, named(array.dtype).scalar.rstrip("_")))
+
+
+def _on_host(array: Any) -> Any:
+    """The other way."""
+    import torch
+
+    words = array.contiguous().view(getattr(torch, f"int{8 * array.itemsize}")).cpu().numpy()
+    return words.view(named(str(array.dtype)[len("torch.") :]).numpy)
 
 
 def _leaves(made: Any) -> list[Any]:
@@ -280,32 +332,35 @@ def main() -> None:
         "--kept", nargs="+", default=[], metavar="FORM", help="more forms of blocks"
     )
     parser.add_argument("--first", type=int, default=0, help="first seed of those drawn")
+    parser.add_argument("--kinds", nargs="*", choices=[*FAMILIES, "generic"], help="of --drawn")
     parser.add_argument("--out", type=Path, help="a JSON file")
-    parser.add_argument("--gpu", action="store_true", help="run on this machine's GPU")
+    parser.add_argument("--prepare", type=Path, help="compile for --gpu and save there")
+    parser.add_argument("--gpu", type=Path, help="run what was saved there on this machine's GPU")
     options = parser.parse_args()
     result: dict[str, Any] = {"cases": []}
+    seeds: Sequence[int] = range(options.first, options.first + max(options.drawn, options.blocks))
+    if options.kinds:
+        seeds = [seed for seed in seeds if kind_of(seed) in options.kinds]
+    drawn_, names = options.drawn > 0, options.only or list(PROGRAMS)
+    if options.prepare:
+        prepare(seeds if drawn_ else names, options.prepare)
+        return
+    work: list[Callable[[], dict[str, Any]]]
     if options.gpu:
         result["machine"] = _machine()
-    work: list[Callable[[], dict[str, Any]]] = [
-        partial(drawn_on_device if options.gpu else drawn, seed)
-        for seed in islice(count(options.first), options.drawn)
-    ]
-    seeds = islice(count(options.first), options.blocks)
-    work += [partial(blocks, seed, options.target, options.kept) for seed in seeds]
-    if not work:
-        run = on_device if options.gpu else compiled
-        work = [partial(run, name) for name in options.only or PROGRAMS]
+        work = [partial(measured, path) for path in sorted(options.gpu.glob("*.json"))]
+    elif options.blocks:
+        work = [partial(blocks, seed, options.target, options.kept) for seed in seeds]
+    elif drawn_:
+        work = [partial(drawn, seed) for seed in seeds]
+    else:
+        work = [partial(compiled, name) for name in names]
     for done in told(work, "program"):
         result["cases"].append(done())
         print(json.dumps(result["cases"][-1]), flush=True)
         if options.out:
             options.out.write_text(json.dumps(result, indent=1) + "\n")
     print(summary(result["cases"]))
-
-
-def compiled(name: str) -> dict[str, Any]:
-    """Estimates of a program of `PROGRAMS`."""
-    return {"name": name, **described(*both(traced(name)))}
 
 
 def summary(rows: list[dict[str, Any]]) -> str:

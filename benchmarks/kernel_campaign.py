@@ -170,7 +170,7 @@ class Campaign:
                 return Verdict(VALUES, f"{name}, order {order}")
         return Verdict(SURVIVES)
 
-    def _interpreted(self, planned: Planned, order: str, seed: int, **how: bool) -> Report:
+    def _interpreted(self, planned: Planned, order: str, seed: int, **how: Any) -> Report:
         s = self.subject
         with np.errstate(all="ignore"):  # what is outside a tensor may be infinite
             return interpret(

@@ -162,6 +162,16 @@ def _turned_product() -> Subject:
     return Subject(gemm(problem, Tiling(64, 104, 32, 2, 1, 2, staging=1)), arrays, {"C": expected})
 
 
+def _product_side_by_side() -> Subject:
+    """Two consumers with half of the columns each, of two tiles, and a residual."""
+    m, n, k = 128, 64, 96
+    a, b, r = normal(m, k, seed=1), normal(n, k, seed=2), normal(m, n, seed=3)
+    arrays = {"A": a, "B": b, "R": r, "C": np.zeros((m, n), np.float16)}
+    problem = Problem(m, n, k, cell=apply("add", X, Y), extras=(Extra("R", "mn"),))
+    kernel = gemm(problem, Tiling(64, 64, 32, 2, 2, 2, across=2))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T + _wide(r)})
+
+
 def _streaming(m: int, s: int, e: int, q: int, tiling: stream.Tiling) -> Subject:
     """Softmax-weighted values, and a residual; the last chunk has a tail."""
     scale = 3.0
@@ -368,6 +378,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "rest sharing product": _shared_rest,
     "clustered both ways product": _clustered_both_ways,
     "turned product": _turned_product,
+    "side by side product": _product_side_by_side,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(

@@ -80,7 +80,8 @@ PRODUCTS = {
 }
 MLP = (8192, 4096, 14336)
 SMALL = {f"rows_{m}": (m, 4096, 6144) for m in (128, 256, 512, 1024)}
-MESSAGES = ".messages"  # ends the name of a plan whose kernels see no other device's memory
+# Ends of names of plans whose kernels see no other device's memory, or do not wait themselves.
+MESSAGES, EVENTS = ".messages", ".events"
 
 
 LAYOUTS = {
@@ -155,7 +156,7 @@ def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
     from axe_eq_backends.cuda.target import NCCL_LINK, h200
 
     target = h200 if peers else h200.replace(links=(NCCL_LINK,))
-    apart = h200.replace(links=tuple(replace(link, wait_s=0.0) for link in h200.links))
+    without: dict[str, dict[str, Any]] = {MESSAGES: {"wait_s": 0.0}, EVENTS: {"signal_s": 0.0}}
     folder.mkdir(parents=True, exist_ok=True)
     for case in picked(cases(), only):
         specs = [
@@ -169,9 +170,12 @@ def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
             for cut, root in zip(case.cuts[len(case.shapes) :], roots, strict=True)
         ]
         exe = axe.compile(fn, *specs, target=target, mesh=MESH, outputs=goals)
-        if exe.plan.seen:
-            other = axe.compile(fn, *specs, target=apart, mesh=MESH, outputs=goals)
-            save(other, folder, case.name + MESSAGES, chosen(other))
+        for name, lacks in without.items():
+            if exe.plan.signals if name == EVENTS else exe.plan.seen:
+                links = tuple(replace(link, **lacks) for link in h200.links)
+                machine = h200.replace(links=links)
+                other = axe.compile(fn, *specs, target=machine, mesh=MESH, outputs=goals)
+                save(other, folder, case.name + name, chosen(other))
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
         computed = case.kind in ("mlp", "scatter", "gathered")  # other cuts may be hidden better
         assert case.kind == "move" or computed or exe.plan.link_bytes == 2 * case.n_bytes, case
@@ -466,9 +470,10 @@ def measure_peers(case: Case, folder: Path) -> Found:
     meant = wanted(case.kind, whole)
     bound = run.bind(given)
     ways, checks = {"axe": bound}, [check(case, meant, y, r) for r, y in enumerate(bound())]
-    if (path := folder / f"{case.name}{MESSAGES}.axe").exists():
-        ways["messages"] = load(path).on("peers").bind(given)
-        checks += [check(case, meant, y, r) for r, y in enumerate(ways["messages"]())]
+    for name in (MESSAGES, EVENTS):
+        if (path := folder / f"{case.name}{name}.axe").exists():
+            ways[name[1:]] = load(path).on("peers").bind(given)
+            checks += [check(case, meant, y, r) for r, y in enumerate(ways[name[1:]]())]
     if case.kind not in ("turn", "swap"):
         ways["torch"] = one_process(case.kind, given)
         checks += [check(case, meant, y, r) for r, y in enumerate(ways["torch"]())]

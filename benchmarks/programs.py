@@ -114,7 +114,11 @@ def compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tup
     if computed_here and is_large(program):
         return LARGE, ""
     run = exe.interpret if on == "interpreter" else exe
-    found = _flat(run(*arrays))
+    return judged(program, arrays, _flat(run(*arrays)))
+
+
+def judged(program: Program, arrays: list[Array], found: Sequence[Array]) -> tuple[str, str]:
+    """State and problem of results for these arrays, compared with what the program means."""
     wide, narrow = meanings(program, arrays)
     tolerance = max((TOLERANCES.get(n.dtype, 0.0) for n in program.nodes()), default=0.0)
     share = JUMPING_SHARE if jumps(program) else 0.0

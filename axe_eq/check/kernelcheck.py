@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -169,11 +170,10 @@ def wrong_kernels(
         if not isinstance(step, KernelStep):
             held[step.writes[0].buffer] = held[step.reads[0].buffer]
             continue
-        reads = {a.buffer: held[a.buffer] for a in step.reads}
-        wanted = meaning(step, graph, reads)
+        kernel = _Kernel(step, graph, {a.buffer: held[a.buffer] for a in step.reads})
+        wanted = kernel.meaning()
         if only is None or step.schedule in only:
-            also = _otherwise(step, graph, reads)
-            problem = _problem(step, graph, target, interpreter, reads, wanted, also)
+            problem = kernel.problem(target, interpreter, wanted)
             if problem is not None:
                 yield Wrong(step, problem)
         with np.errstate(all="ignore"):  # narrow types hold infinities for large numbers
@@ -183,50 +183,80 @@ def wrong_kernels(
             }
 
 
-def meaning(step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]) -> dict[str, Array]:
-    """What a kernel is to write, by buffer: its cone on these values of the buffers that it reads.
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel of a graph, on these values of the buffers that it reads."""
 
-    Floats are computed in float64, where only stores round; operator by operator in their own
-    types where the kernel rounds so.
-    """
-    return _meaning(step, graph, reads, wide=not step.rounds)
+    step: KernelStep
+    graph: ScheduleGraph
+    reads: Mapping[str, Array]
 
+    @cached_property
+    def written(self) -> Mapping[str, Node]:
+        """What it writes, by buffer, as nodes over the buffers that it reads."""
+        buffers = self.graph.buffers
+        return written(self.step, {n: input_node(n, buffers[n].value_type) for n in self.reads})
 
-def _otherwise(
-    step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]
-) -> list[dict[str, Array]]:
-    """What it means in the program's own types, and where no order of a scan decides."""
-    found = [] if step.rounds else [_meaning(step, graph, reads, wide=False)]
-    if any(_has_order(node) for node in step.nodes):
-        found.append(_meaning(step, graph, reads, False, _decided))
-    return found
+    def meaning(self) -> dict[str, Array]:
+        """What it is to write, by buffer: its cone on the values.
 
+        Floats are computed in float64, where only stores round; operator by operator in their own
+        types where the kernel rounds so.
+        """
+        return self._meaning(wide=not self.step.rounds)
 
-def _written(step: KernelStep, graph: ScheduleGraph, reads: Iterable[str]) -> Mapping[str, Node]:
-    """What a kernel writes, by buffer, as nodes over the buffers that it reads."""
-    return written(step, {n: input_node(n, graph.buffers[n].value_type) for n in reads})
+    def _otherwise(self) -> list[dict[str, Array]]:
+        """What it means in the program's own types, and where no order of a scan decides."""
+        found = [] if self.step.rounds else [self._meaning(wide=False)]
+        if any(_has_order(node) for node in self.step.nodes):
+            found.append(self._meaning(False, _decided))
+        return found
+
+    def _meaning(self, wide: bool, evaluate: Evaluate = evaluate_unchecked) -> dict[str, Array]:
+        roots, given = list(self.written.values()), dict(self.reads)
+        if wide:
+            roots = in_float64(roots)
+            given = {n: a.astype(np.float64) if _is_float(a) else a for n, a in given.items()}
+        with np.errstate(all="ignore"):
+            found = evaluate_nodes(roots, given, evaluate)
+        return {name: found[root] for name, root in zip(self.written, roots, strict=True)}
+
+    def problem(
+        self, target: Target, interpreter: Interpreter, wanted: Mapping[str, Array]
+    ) -> str | None:
+        """What is wrong with what it writes; None if nothing is."""
+        also = self._otherwise()
+        try:
+            made = interpreter.run(self.step, self.graph, target, self.reads)
+        except AxeError as error:
+            return f"cannot be run: {error}"
+        except Exception as error:  # a pack's own lowering may fail in any way
+            return f"cannot be lowered ({cause(error)}, at {raised_at(error)})"
+        for name, want in wanted.items():
+            if name not in made:
+                return f"writes no {name}"
+            found, others = np.asarray(made[name]), [a[name] for a in also]
+            problem = _difference(found, want, others, self.step)
+            if problem is not None:  # worked out for what differs alone
+                problem = _difference(found, want, others, self.step, self._undetermined()[name])
+            if problem is not None:
+                return f"{problem.format(name=name)}: it does not compute {_cone(self.step)}"
+        return None
+
+    def _undetermined(self) -> dict[str, Array]:
+        """By buffer: infinite where an element rests on what is no integer's value, else 0."""
+        nodes = self.written
+        roots = list(nodes.values())
+        with np.errstate(all="ignore"):
+            marks = on_no_integer(roots, evaluate_nodes(roots, self.reads, evaluate_unchecked))
+        return {
+            n: np.where(marks.get(r, False), np.inf, np.zeros(r.shape)) for n, r in nodes.items()
+        }
 
 
 def _has_order(node: TileNode) -> bool:
     """Whether a value depends on the order in which it is merged: by infinities and overflow."""
     return node.kind == "scan" and not scan(node.text)[0].exact
-
-
-def _meaning(
-    step: KernelStep,
-    graph: ScheduleGraph,
-    reads: Mapping[str, Array],
-    wide: bool,
-    evaluate: Evaluate = evaluate_unchecked,
-) -> dict[str, Array]:
-    nodes = _written(step, graph, reads)
-    roots, given = list(nodes.values()), dict(reads)
-    if wide:
-        roots = in_float64(roots)
-        given = {n: a.astype(np.float64) if _is_float(a) else a for n, a in reads.items()}
-    with np.errstate(all="ignore"):
-        found = evaluate_nodes(roots, given, evaluate)
-    return {name: found[root] for name, root in zip(nodes, roots, strict=True)}
 
 
 def _decided(node: Node, arrays: Sequence[Array]) -> Array:
@@ -247,45 +277,6 @@ def _decided(node: Node, arrays: Sequence[Array]) -> Array:
 
 def _is_float(array: Array) -> bool:
     return array.dtype.kind not in "iub"
-
-
-def _problem(
-    step: KernelStep,
-    graph: ScheduleGraph,
-    target: Target,
-    interpreter: Interpreter,
-    reads: Mapping[str, Array],
-    wanted: Mapping[str, Array],
-    also: Sequence[Mapping[str, Array]],
-) -> str | None:
-    try:
-        made = interpreter.run(step, graph, target, reads)
-    except AxeError as error:
-        return f"cannot be run: {error}"
-    except Exception as error:  # a pack's own lowering may fail in any way
-        return f"cannot be lowered ({cause(error)}, at {raised_at(error)})"
-    for name, want in wanted.items():
-        if name not in made:
-            return f"writes no {name}"
-        found, others = np.asarray(made[name]), [a[name] for a in also]
-        problem = _difference(found, want, others, step)
-        if problem is not None:  # worked out for what differs alone
-            free = _undetermined(step, graph, reads)[name]
-            problem = _difference(found, want, others, step, free)
-        if problem is not None:
-            return f"{problem.format(name=name)}: it does not compute {_cone(step)}"
-    return None
-
-
-def _undetermined(
-    step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]
-) -> dict[str, Array]:
-    """By buffer: infinite where an element rests on what is no integer's value, and 0 elsewhere."""
-    nodes = _written(step, graph, reads)
-    roots = list(nodes.values())
-    with np.errstate(all="ignore"):
-        marks = on_no_integer(roots, evaluate_nodes(roots, reads, evaluate_unchecked))
-    return {n: np.where(marks.get(r, False), np.inf, np.zeros(r.shape)) for n, r in nodes.items()}
 
 
 def _difference(

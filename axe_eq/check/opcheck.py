@@ -11,7 +11,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from axe_eq.check.selsample import propose
 from axe_eq.errors import ProgramError
 from axe_eq.kernel.cells import evaluate
 from axe_eq.kernel.monoids import declared_parts
+from axe_eq.program import ops
 from axe_eq.program.decisions import Draw
 from axe_eq.program.interval import Interval
 from axe_eq.program.node import sel_type
@@ -181,6 +182,7 @@ def _check_monoid(declared: Monoid, rng: np.random.Generator) -> Iterator[str]:
                 yield "is not the merge of two parts: it cannot be computed piece by piece"
                 return
     if declared.n_values > 1:
+        yield from _check_parts_stand(declared, values, whole)
         return
     if declared.unit is not None:
         none = _lift(declared, (np.full_like(values[0], declared.unit),))
@@ -196,6 +198,36 @@ def _check_monoid(declared: Monoid, rng: np.random.Generator) -> Iterator[str]:
             "is not the reduction of its own values over parts of equal size, as laws take "
             "reductions of one value to be; declare n_values=2 and a cell `pair` of terms"
         )
+
+
+def _check_parts_stand(declared: Monoid, values: State, whole: Array) -> Iterator[str]:
+    """What stands for parts gives the whole, and for one element it is that one."""
+    if not declared.stands:
+        return
+    if len(declared.stands) != declared.n_values or declared.stands.count("") != 1:
+        yield f"declares stands={declared.stands!r}; expected {declared.n_values}, one of them ''"
+        return
+    at = declared.stands.index("")
+    for ends in ((0, 1, 8), (0, 3, 4, 8), range(9)):
+        cuts = [tuple(v[:, a:b] for v in values) for a, b in pairwise(ends)]
+        stands = [_stands(declared, cut) for cut in cuts]
+        pairs = zip(stands, cuts, strict=True) if len(cuts) == 8 else ()
+        if any(_apart(stand[at], cut[at]) for stand, cut in pairs):
+            yield f"declares stands={declared.stands!r}, and of one element it is not that value"
+        joined = tuple(np.concatenate(of, axis=1) for of in zip(*stands, strict=True))
+        if _apart(_value(declared, _lift(declared, joined)), whole, declared.exact):
+            yield f"declares stands={declared.stands!r}, which do not give the value of the whole"
+            return
+
+
+def _stands(declared: Monoid, values: State) -> State:
+    """What stands for a part."""
+    own = _value(declared, _lift(declared, values))[:, None]
+    reduced = (
+        _value(of, _lift(of, (v,)))[:, None] if (of := ops.MONOIDS[name] if name else None) else own
+        for name, v in zip(declared.stands, values, strict=True)
+    )
+    return tuple(reduced)
 
 
 def _check_merging(declared: Monoid) -> Iterator[str]:

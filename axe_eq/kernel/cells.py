@@ -159,20 +159,12 @@ def used(cell: Cell) -> set[int]:
 
 def renumber(cell: Cell, numbers: Mapping[int, int]) -> Cell:
     """The cell expression with its operands renumbered."""
-    if isinstance(cell, Operand):
-        return Operand(numbers[cell.index])
-    if isinstance(cell, Apply):
-        return Apply(cell.cell, tuple(renumber(a, numbers) for a in cell.args))
-    return cell
+    return substituted(cell, {old: arg(new) for old, new in numbers.items()})
 
 
 def substituted(cell: Cell, values: Mapping[int, Cell]) -> Cell:
     """The cell expression with operands replaced by expressions; others stay."""
-    if isinstance(cell, Operand):
-        return values.get(cell.index, cell)
-    if isinstance(cell, Apply):
-        return Apply(cell.cell, tuple(substituted(a, values) for a in cell.args))
-    return cell
+    return replaced(cell, {arg(number): value for number, value in values.items()})
 
 
 def replaced(cell: Cell, known: Mapping[Cell, Cell]) -> Cell:

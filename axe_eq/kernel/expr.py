@@ -21,6 +21,7 @@ from axe_eq.kernel.userline import user_line
 
 Int: TypeAlias = Union[int, "Expr"]
 Bounds: TypeAlias = tuple[int | None, int | None]
+_Operator = Callable[["Expr", Int], Int]
 
 _APPLY: dict[str, Callable[[Any, Any], Any]] = {
     "+": add, "-": sub, "*": mul, "//": floordiv, "%": mod, "^": xor, "&": and_, ">>": rshift,
@@ -30,6 +31,11 @@ _APPLY: dict[str, Callable[[Any, Any], Any]] = {
 COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!=", "and"})
 
 
+def _operators(op: str) -> tuple[_Operator, _Operator]:
+    """The methods that make this operation: with the expression on the left, and on the right."""
+    return lambda e, other: make(op, e, other), lambda e, other: make(op, other, e)
+
+
 @dataclass(frozen=True)
 class Expr:
     """An operation on run-time integers; build with Python operators and `minimum`, `maximum`."""
@@ -37,55 +43,18 @@ class Expr:
     op: str
     args: tuple[Int, ...]
 
-    def __add__(self, other: Int) -> Int:
-        return make("+", self, other)
-
-    def __radd__(self, other: Int) -> Int:
-        return make("+", other, self)
-
-    def __sub__(self, other: Int) -> Int:
-        return make("-", self, other)
-
-    def __rsub__(self, other: Int) -> Int:
-        return make("-", other, self)
-
-    def __mul__(self, other: Int) -> Int:
-        return make("*", self, other)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Int) -> Int:
-        return make("//", self, other)
-
-    def __rfloordiv__(self, other: Int) -> Int:
-        return make("//", other, self)
-
-    def __mod__(self, other: Int) -> Int:
-        return make("%", self, other)
-
-    def __rmod__(self, other: Int) -> Int:
-        return make("%", other, self)
-
-    def __xor__(self, other: Int) -> Int:
-        return make("^", self, other)
-
-    def __and__(self, other: Int) -> Int:
-        return make("&", self, other)
-
-    def __rshift__(self, other: Int) -> Int:
-        return make(">>", self, other)
-
-    def __lt__(self, other: Int) -> Int:
-        return make("<", self, other)
-
-    def __le__(self, other: Int) -> Int:
-        return make("<=", self, other)
-
-    def __gt__(self, other: Int) -> Int:
-        return make(">", self, other)
-
-    def __ge__(self, other: Int) -> Int:
-        return make(">=", self, other)
+    __add__, __radd__ = _operators("+")
+    __sub__, __rsub__ = _operators("-")
+    __mul__, __rmul__ = _operators("*")
+    __floordiv__, __rfloordiv__ = _operators("//")
+    __mod__, __rmod__ = _operators("%")
+    __xor__ = _operators("^")[0]
+    __and__ = _operators("&")[0]
+    __rshift__ = _operators(">>")[0]
+    __lt__ = _operators("<")[0]
+    __le__ = _operators("<=")[0]
+    __gt__ = _operators(">")[0]
+    __ge__ = _operators(">=")[0]
 
     def __bool__(self) -> bool:
         raise ScheduleError(

@@ -116,6 +116,7 @@ class GlobalTensor:
         self.owned[index] = True
         self.count = np.zeros(len(self.data), np.int32)
         self.output, self.instance = False, 0
+        self.user: Any = None  # who runs that instance
         self.watch: Watch = unwatched
         self.owner = np.zeros(0, np.int64)
 
@@ -176,6 +177,12 @@ class GlobalTensor:
         self.watch(self.buffer.name, element[active], values[active])
         if self.output:
             self.owner[element[active]] = self.instance
+
+    def use(
+        self, element: Ints, active: Any, issue: Any = None, *, write: bool = False,
+        bulk: bool = False,
+    ) -> None:  # fmt: skip
+        """An asynchronous access is issued: nobody else changes memory of one device."""
 
     def _check(self, element: Ints, active: Any) -> None:
         used = element[active]

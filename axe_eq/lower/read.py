@@ -311,7 +311,7 @@ class _Reader:
     def _applied(self, node: TileNode, at: list[Coords]) -> Cell:
         args = [self._cell(o, c) for o, c in zip(node.operands, at, strict=True)]
         declared = ops.cell(node.cell)[0]
-        if declared.identity:
+        if declared.identity and declared.n_values == 1:
             return args[0]
         counts = [self._count(a) for a in args]
         if declared.n_values > 1 or (declared.result in ("bool", "param") and None not in counts):

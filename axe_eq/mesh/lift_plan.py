@@ -45,6 +45,7 @@ def plan_joint(plan: MeshPlan, names: Sequence[str] = ()) -> Joint:
         LayoutError: a local step reads or writes parts that are no digits of indices.
     """
     plan.prove()
+    plan = plan.silent
     mesh = Mesh(dict(plan.mesh), shard.DEVICE_AXIS)
     lift = Lift(mesh)
     inputs = []

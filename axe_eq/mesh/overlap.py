@@ -18,7 +18,7 @@ from functools import cached_property
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.schedule import shard
-from axe_eq.schedule.graph import Access, BufferSpec, MoveStep, ScheduleGraph, SpmdStep
+from axe_eq.schedule.graph import SIGNAL, Access, BufferSpec, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.graph import Step as GraphStep
 
 WORTH_S = 20e-6  # of an exchange: shorter ones are hidden by no more than a launch or two
@@ -214,6 +214,7 @@ class _Parts:
         inputs = tuple(n for n in read if n not in made)
         outputs = tuple(n for n in made if n in wanted)
         roles = {**dict.fromkeys(inputs, "input"), **dict.fromkeys(outputs, "output")}
+        roles |= {n: SIGNAL for n in inputs if graph.buffers[n].role == SIGNAL}
         buffers = {
             n: replace(graph.buffers[n], role=roles.get(n, "temporary")) for n in (*inputs, *made)
         }

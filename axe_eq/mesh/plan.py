@@ -30,6 +30,7 @@ from axe_eq.mesh.text import plan_text
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, BufferSpec, TileNode, from_json
+from axe_eq.schedule.meeting import signals_of, silent
 from axe_eq.schedule.window import apart
 
 if TYPE_CHECKING:
@@ -133,10 +134,39 @@ class MeshPlan:
         return frozenset(b.within for b in self.buffers.values() if b.across)
 
     @cached_property
+    def signals(self) -> frozenset[str]:
+        """Buffers by which kernels wait for other devices, see `axe_eq.schedule.meeting`."""
+        return signals_of(self.buffers.values())
+
+    @cached_property
+    def awaited(self) -> frozenset[str]:
+        """Buffers whose reader waits itself until other devices have done what it reads."""
+        return frozenset(
+            name for s in self.steps if isinstance(s, LocalStep)
+            for own, name in zip(s.graph.inputs, s.reads, strict=True) if s.graph.buffers[own].after
+        )  # fmt: skip
+
+    @cached_property
+    def silent(self) -> MeshPlan:
+        """The same without kernels that wait for other devices themselves."""
+        if not self.signals:
+            return self
+        steps = list[Step]()
+        for step in self.steps:
+            if isinstance(step, LocalStep) and (graph := silent(step.graph)) is not step.graph:
+                reads = tuple(n for n in step.reads if n not in self.signals)
+                step = replace(step, name=f"{step.name}_silent", graph=graph, reads=reads)
+            steps.append(step)
+        kept = {n: b for n, b in self.buffers.items() if n not in self.signals}
+        return replace(self, buffers=kept, steps=tuple(steps))
+
+    @cached_property
     def apart(self) -> MeshPlan:
         """The same with messages for what kernels carry: for devices that see no other's memory."""
         if not self.seen:
             return self
+        if self.signals:
+            return self.silent.apart
         buffers = {
             n: replace(b, within="", across=False) if b.across else b
             for n, b in self.buffers.items()

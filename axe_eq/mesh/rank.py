@@ -109,7 +109,7 @@ class Windows(Protocol):
     """A rank's sight of the memory of all devices."""
 
     def own(self, name: str) -> Any:
-        """This rank's flat memory of a buffer that all devices see."""
+        """This rank's flat memory of a buffer that all devices see, or of a meeting's last."""
 
     def seen(self, name: str) -> Any:
         """A buffer that lies across devices, as a runner's code takes it."""
@@ -147,6 +147,9 @@ class Rank:
     def bring(self, shards: Mapping[str, Any]) -> None:
         """Take the parts of the inputs, dense and in their local shapes."""
         self.memory = {n: self._brought(n, a) for n, a in shards.items()}
+        for name in self.plan.signals:
+            if self.windows is not None and not self.plan.buffers[name].across:
+                self.memory[name] = self.windows.own(name)
         self.sent, self.arriving, self.done = {}, {}, set()
 
     def _brought(self, name: str, array: Any) -> Any:

@@ -8,6 +8,7 @@ contiguous one is sent as it lies. Else it is a table of addresses.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -74,6 +75,11 @@ class Part:
     pick: Ints | None = None
     value: Array | None = None
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether it is stored once, in order and dense."""
+        return self.pick is None and len(self.goals) == 1 and self.goals[0].is_dense
+
 
 def parts_between(messages: Messages, src: int, dst: int) -> list[Part]:
     """The parts of a message, in the order in which they are packed."""
@@ -87,6 +93,25 @@ def parts_of(messages: Messages, device: int) -> list[Part]:
         for block in messages.blocks
         for row in np.flatnonzero((block.src == device) & (block.dst == device)).tolist()
     ]
+
+
+def packed_bytes(messages: Messages) -> int:
+    """What the device that moves most copies of what does not lie dense, where messages have to.
+
+    That is into messages, out of them, and its own elements.
+    """
+    moved = Counter[int]()
+    for pair, n_bytes in messages.pairs.items():
+        moved.update(dict.fromkeys(pair, n_bytes))
+    ((busy, _),) = moved.most_common(1) or [(0, 0)]
+    copied = 0
+    for pair in (p for p in messages.pairs if busy in p):
+        parts = parts_between(messages, *pair)
+        lies = [p.source.is_dense if busy == pair[0] else p.is_dense for p in parts]
+        copied += messages.pairs[pair] * (lies != [True])
+    own = (p for p in parts_of(messages, busy) if p.value is None)
+    strided = (p.source.size for p in own if not (p.source.is_dense and p.is_dense))
+    return copied + sum(strided) * messages.itemsize
 
 
 def fills(parts: Sequence[Part], n_elements: int) -> bool:

@@ -57,9 +57,15 @@ def sights(plan: MeshPlan) -> Sequence[Sight | None]:
     """Every rank's sight of the others' memory; None where no kernel of the plan needs it."""
     if not plan.seen:
         return [None] * plan.n_ranks
-    sizes = {n: (plan.side(n).n_elements, plan.buffers[n].value_type.dtype) for n in plan.seen}
-    every = [{n: HOST.zeros(*size) for n, size in sizes.items()} for _ in range(plan.n_ranks)]
+    every = memories(plan)
     return [Sight(plan, rank, every) for rank in range(plan.n_ranks)]
+
+
+def memories(plan: MeshPlan) -> list[dict[str, Array]]:
+    """Per rank its memory of the buffers that all see, and of numbers that devices meet by."""
+    names = plan.seen | {n for n in plan.signals if not plan.buffers[n].across}
+    sizes = {n: (plan.side(n).n_elements, plan.buffers[n].value_type.dtype) for n in names}
+    return [{n: HOST.zeros(*size) for n, size in sizes.items()} for _ in range(plan.n_ranks)]
 
 
 class Simulation:
@@ -74,7 +80,8 @@ class Simulation:
     """
 
     def __init__(self, plan: MeshPlan, prepare: Prepare) -> None:
-        self.plan, self.local = plan, Locals(local_steps(plan, prepare))
+        self.plan = plan = plan.silent  # ranks wait for each other after every step
+        self.local = Locals(local_steps(plan, prepare))
         self.sent: dict[str, tuple[int, ...]] = {}
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
@@ -89,13 +96,20 @@ class Simulation:
             named = zip(plan.inputs, arrays, strict=True)
             rank.bring({n: part_of(plan, n, a, rank.rank) for n, a in named})
         self.run(ranks)
-        outputs = []
-        for number, name in enumerate(plan.outputs):
+        return self.outputs(ranks)
+
+    def outputs(self, ranks: Sequence[Rank]) -> list[Array]:
+        """Whole outputs of what ranks have after the last step.
+
+        Raises:
+            ScheduleError: copies of one part of an output differ.
+        """
+        found = []
+        for number, name in enumerate(self.plan.outputs):
             parts = [rank.memory[name] for rank in ranks]
-            whole = whole_of(plan, name, parts)
-            self._check_copies(number, name, whole, parts)
-            outputs.append(whole)
-        return outputs
+            found.append(whole_of(self.plan, name, parts))
+            self._check_copies(number, name, found[-1], parts)
+        return found
 
     def run(self, ranks: Sequence[Rank]) -> None:
         """All ranks through all steps, side by side."""

@@ -19,7 +19,7 @@ def plan_text(plan: MeshPlan) -> str:
         f"plan for {plan.target} on mesh {sizes}, {plan.n_ranks} ranks: "
         f"{plan.link_bytes:,} bytes cross links, peak {max(plan.peak_bytes):,} bytes on a rank"
     ]
-    for b in plan.buffers.values():
+    for b in plan.silent.buffers.values():
         across = f", on all devices within {b.within}" if b.across else ""
         lines.append(f"  {b.role} {b.name}: {b.type} in {b.layout}{across}")
     for step in plan.steps:
@@ -30,7 +30,9 @@ def plan_text(plan: MeshPlan) -> str:
 def _local(step: LocalStep, plan: MeshPlan) -> list[str]:
     who = "" if len(step.ranks) == plan.n_ranks else f" on ranks {' '.join(map(str, step.ranks))}"
     cells = " ".join(n.title for k in step.graph.kernels for n in k.nodes if n.kind != "load")
-    return [f"  {', '.join(step.writes)} = {step.name}({', '.join(step.reads)}): {cells}{who}"]
+    who += ", waits itself until all devices have come" if plan.signals & {*step.reads} else ""
+    reads = ", ".join(n for n in step.reads if n not in plan.signals)
+    return [f"  {', '.join(step.writes)} = {step.name}({reads}): {cells}{who}"]
 
 
 def _exchange(step: ExchangeStep, plan: MeshPlan) -> list[str]:

@@ -51,6 +51,7 @@ from axe_eq.pipeline.rounds import (
     extract_program,
     extraction_notes,
     given_up,
+    kernels_of,
     kernels_of_values,
     read_choices,
 )
@@ -211,8 +212,9 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     problem = cuts_problem(program, text, job.target, job.numerics, job.objective, mesh.links)
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
-    local = partial(_local, job, Shared(job.pricer()))
-    plans = Plans(job.target, value_names(program), inputs, local, report)
+    known = Shared(job.pricer())
+    local, failing = partial(_local, job, known), kernels_of(job.target, job.packs, known).reason
+    plans = Plans(job.target, value_names(program), inputs, local, failing, report)
     return job.executable(plans.choose(problem, values).graph, report, graph.matches, plans)
 
 

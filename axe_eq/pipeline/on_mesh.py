@@ -20,7 +20,7 @@ from axe_eq.extract.mesh.blocks import Region, blocked, regions
 from axe_eq.extract.mesh.build import Compile, Local, build
 from axe_eq.extract.mesh.choose import BYTES, MOST_WORK, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
-from axe_eq.extract.mesh.seen import carriers
+from axe_eq.extract.mesh.seen import Failing, carriers
 from axe_eq.extract.mesh.turned import turned
 from axe_eq.extract.mesh.values import Values
 from axe_eq.extract.search.pareto import Point, front
@@ -45,6 +45,7 @@ LEAST_GAIN = 0.01  # for which it is gone on
 BLOCK_SHARE, WAIT_S = 0.005, 3e-6
 MOST_HIDDEN = 3  # plans whose exchanges are hidden behind blocks
 MOST_SEEN, MOST_KINDS = 2, 6  # plans whose exchanges kernels carry, and kinds of these
+MOST_REPEATED = 4  # values that are computed again where they are read, at a time
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
@@ -124,6 +125,7 @@ class Plans:
         names: what the program's text calls its values.
         inputs: name, type and role of inputs and constants.
         compile_local: compiles a program of one device.
+        failing: why a kernel of one cannot be written; None where it can.
         report: of the stages.
         tried: all that were compiled.
         refused: why others could not be.
@@ -133,6 +135,7 @@ class Plans:
     names: dict[Node, str]
     inputs: Sequence[tuple[str, ValueType, str]]
     compile_local: Compile
+    failing: Failing
     report: Report
     tried: dict[object, Tried] = field(default_factory=dict)
     refused: dict[object, SearchError | TooLarge] = field(default_factory=dict)
@@ -169,6 +172,7 @@ class Plans:
         if not problem.counts_bytes:  # these are known of all cuts before they are compiled
             self._transform(problem)
             self._improve()
+            self._repeat()
             self._see()
             self._hide()
         if not self.tried or not self.best.fits:
@@ -224,6 +228,15 @@ class Plans:
             for node, cuts in near[:MOST_OTHERS]:
                 if not self._is_over:
                     self._try(cuts, f"{self.name(node)} cut {cuts.option[node].text}")
+
+    def _repeat(self) -> None:
+        """Compute again what is stored for a later program, as long as that pays."""
+        rate = self.target.memories[0].bytes_per_s
+        for best in self._gaining():
+            for node, n_bytes in best.cuts.crossing(best.kernels)[:MOST_REPEATED]:
+                worth = n_bytes / rate > LEAST_GAIN * best.graph.time_s
+                if worth and not self._is_over:
+                    self._try(best.cuts.late_too(node), f"{self.name(node)} where it is read")
 
     def _hide(self) -> None:
         """Compute what is beside exchanges in blocks, more of them as long as that pays."""
@@ -312,13 +325,13 @@ class Plans:
             return None
         try:
             built = stage("build", lambda: build(own, self.target, self.inputs, self._local,
-                                                 carried),
+                                                 carried, self.failing),
                           report=self.report, notes=lambda b: {"steps": len(b.graph.steps)},
                           )  # fmt: skip
         except (SearchError, TooLarge) as error:  # no kernel at these extents, or none that fits
             self.refused[key] = error
             return None
-        if not (chosen or carried):
+        if not (chosen or carried or own.late):
             cuts.learn(built.kernels)
         graph = built.graph
         if self._beside:

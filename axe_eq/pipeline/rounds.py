@@ -118,9 +118,15 @@ def read_choices(
     unwritable = drop_unwritable(forest, emitter)
     families = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
     idle = without_machine(used, {*families, target.family})
-    kernels = Kernels(emitter if hasattr(emitter, "build") else None, target, known.built)
+    kernels = kernels_of(target, used, known)
     places = places_of(program, target.kept)
     return Choices(graph, Prices(forest, known.pricer), kernels, places, (*unwritable, *idle))
+
+
+def kernels_of(target: Target, used: Sequence[Pack], known: Shared) -> Kernels:
+    """What builds the kernels of a target, with what is known of them."""
+    emitter = emitter_of(used, target.family)
+    return Kernels(emitter if hasattr(emitter, "build") else None, target, known.built)
 
 
 def extract_program(choices: Choices) -> Extracted:

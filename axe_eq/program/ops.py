@@ -58,7 +58,7 @@ class Cell:
         jumps: its value jumps, so a rounding of an operand may change it by much.
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
         strict: a float value is NaN where an operand is.
-        identity: its value is its operand.
+        identity: its values are its operands.
         quotient_of: name of the cell that gives the same, on reals, of its first operand and one
             over its second: "mul" of a division.
         facts: facts about operands -> facts about the value (`axe_eq.program.facts`), for laws that
@@ -114,6 +114,11 @@ class Monoid:
         merges: name of the cell that merges two states of one array, which is then the value too;
             "" where the state is another. Kernels are written with it.
         lifts: name of the cell that makes that state of one value; "" where it is the value.
+        stands: of a structured monoid, what stands for a part of what is reduced: for each value
+            the monoid that reduces it, "" (once) for what this monoid gives for the part, which of
+            one element is that value of it. Reduced by this monoid again, they give the value of
+            the whole: the index of the greatest of maxima, each beside its index. Devices may then
+            hold parts.
     """
 
     name: str
@@ -130,6 +135,7 @@ class Monoid:
     facts: Callable[..., int] | None = None
     merges: str = ""
     lifts: str = ""
+    stands: tuple[str, ...] = ()
 
 
 def monoid_of(

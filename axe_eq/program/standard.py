@@ -102,7 +102,7 @@ def _declare_moves() -> None:
     _cell("id", 1, lambda x: x, flops=0, rounds=False, identity=True)
     _cell("cast", 1, _cast, "param")
     _cell("where", 3, np.where, "last", rounds=False)
-    _cell("pair", 2, lambda a, b: (a, b), flops=0, rounds=False, n_values=2)
+    _cell("pair", 2, lambda a, b: (a, b), flops=0, rounds=False, n_values=2, identity=True)
 
 
 def _declare_arithmetic() -> None:
@@ -285,7 +285,8 @@ def _declare_structured() -> None:
         lift, merge = _best(better, choose)
         MONOIDS.add(
             Monoid(name, lift, merge, lambda state: state[1], flops=2, exact=True, n_values=2,
-                   result="index", convex=True, facts=MONOID_FACTS[name])
+                   result="index", convex=True, facts=MONOID_FACTS[name],
+                   stands=("max" if choose is np.max else "min", ""))
         )  # fmt: skip
     MONOIDS.add(
         Monoid("recurrence", _recurrence_lift, _recurrence_merge, lambda state: state[1], flops=3,

@@ -20,6 +20,8 @@ from weakref import WeakValueDictionary
 
 from axe_eq.errors import AxeError, PackError, Signal, defined_at, foreign, said
 
+_Operator = Callable[["_Primitive", Any], "Expr"]
+
 
 @dataclass(frozen=True)
 class Sort:
@@ -183,55 +185,39 @@ def mapped(
     return images[term]
 
 
+def _arithmetic(op: str) -> tuple[_Operator, _Operator]:
+    """The methods of an operation: with the pattern on the left, and on the right."""
+    return (
+        lambda value, other: Expr(op, (value, other), value.sort),
+        lambda value, other: Expr(op, (other, value), value.sort),
+    )
+
+
+def _comparison(op: str) -> Callable[[_Primitive, Any], Any]:
+    """The method that compares a pattern on the left."""
+    return lambda value, other: Cond(op, value, other)
+
+
 class _Primitive:
     """Arithmetic and comparison shared by primitive variables and expressions."""
 
     __slots__ = ()
     sort: Sort
 
-    def __add__(self, other: Any) -> Expr:
-        return Expr("+", (self, other), self.sort)
-
-    def __radd__(self, other: Any) -> Expr:
-        return Expr("+", (other, self), self.sort)
-
-    def __sub__(self, other: Any) -> Expr:
-        return Expr("-", (self, other), self.sort)
-
-    def __rsub__(self, other: Any) -> Expr:
-        return Expr("-", (other, self), self.sort)
-
-    def __mul__(self, other: Any) -> Expr:
-        return Expr("*", (self, other), self.sort)
-
-    __rmul__ = __mul__
-
-    def __floordiv__(self, other: Any) -> Expr:
-        return Expr("//", (self, other), self.sort)
-
-    def __mod__(self, other: Any) -> Expr:
-        return Expr("%", (self, other), self.sort)
+    __add__, __radd__ = _arithmetic("+")
+    __sub__, __rsub__ = _arithmetic("-")
+    __mul__, __rmul__ = _arithmetic("*")
+    __floordiv__ = _arithmetic("//")[0]
+    __mod__ = _arithmetic("%")[0]
+    __eq__ = _comparison("=")
+    __ne__ = _comparison("!=")
+    __lt__ = _comparison("<")
+    __le__ = _comparison("<=")
+    __gt__ = _comparison(">")
+    __ge__ = _comparison(">=")
 
     def __neg__(self) -> Expr:
         return Expr("-", (0, self), self.sort)
-
-    def __eq__(self, other: object) -> Any:
-        return Cond("=", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return Cond("!=", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return Cond("<", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return Cond("<=", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return Cond(">", self, other)
-
-    def __ge__(self, other: Any) -> Any:
-        return Cond(">=", self, other)
 
     def __hash__(self) -> int:
         return id(self)

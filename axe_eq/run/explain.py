@@ -8,6 +8,7 @@ from typing import Any
 
 from axe_eq.program.signature import signature
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep, Step
+from axe_eq.schedule.meeting import signals_of
 from axe_eq.schedule.memory import plan, stored_bytes
 from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
@@ -115,9 +116,12 @@ def _kernel(step: KernelStep, graph: ScheduleGraph, target: Target) -> list[str]
     types = ", ".join(
         f"{w.buffer}: {step.nodes[r].type}" for w, r in zip(step.writes, step.roots, strict=True)
     )
+    signals = signals_of(graph.buffers.values())
+    reads = [r.buffer for r in step.reads if r.buffer not in signals]
+    when = ", once all devices have come" if len(reads) < len(step.reads) else ""
     lines = [
         f"  {step.name}: {', '.join(said)}",
-        f"      reads {' '.join(r.buffer for r in step.reads)}; writes {types}",
+        f"      reads {' '.join(reads)}{when}; writes {types}",
         f"      computes {_cells(step)}",
         f"      time: {_parts(step, graph, target)}",
     ]

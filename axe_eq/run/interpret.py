@@ -7,7 +7,7 @@ of its buffers, races and stray accesses included; see `axe_eq.kernel.threads.in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from axe_eq.schedule.graph import KernelStep, Launch, MoveStep, ScheduleGraph, S
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
+    from axe_eq.kernel.devices import Device
     from axe_eq.mesh.plan import MeshPlan
 
 
@@ -51,6 +52,21 @@ class Interpreter(Protocol):
         Raises:
             AxeError: it cannot be lowered, or does what no kernel may (a race, a stray access).
         """
+
+
+class DeviceInterpreter(Interpreter, Protocol):
+    """An interpreter of a family whose kernels may wait for other devices themselves."""
+
+    def on(
+        self,
+        device: Device,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
+    ) -> Mapping[str, Array]:
+        """Run a step on one of the devices that are interpreted together; as `run` otherwise."""
 
 
 class CallInterpreter(Interpreter, Protocol):
@@ -111,6 +127,8 @@ def _interpreted(
     interpreter: Interpreter,
     inputs: Mapping[str, Array],
     orders: int,
+    device: Device | None = None,
+    first: int = 0,
 ) -> list[Array]:
     held = dict(inputs)
     for number, step in enumerate(graph.calls):
@@ -122,6 +140,11 @@ def _interpreted(
         progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}")
         if isinstance(step, Launch):  # which an emitter's family has alone
             held |= cast("CallInterpreter", interpreter).call(step, graph, target, reads)
+            continue
+        if device is not None:
+            held |= cast("DeviceInterpreter", interpreter).on(
+                device, step, graph, target, reads, first
+            )
             continue
         made = interpreter.run(step, graph, target, reads)
         for order in range(1, orders):
@@ -153,6 +176,23 @@ def interpret_plan(
         AxeError: what a kernel does wrong.
     """
     from axe_eq.mesh.simulate import Simulation
+    from axe_eq.run.beside import beside
+
+    if plan.signals:
+
+        def local(graph: ScheduleGraph, arrays: Sequence[Array], order: int, device: Any) -> Any:
+            held = dict(zip(graph.inputs, arrays, strict=True))
+            return _interpreted(graph, target, interpreter, held, 1, device, order)
+
+        _check_orders(orders)
+        given = [inputs[name] for name in plan.inputs]
+        found = [beside(plan, local, given, order) for order in range(orders)]
+        for other, made in enumerate(found[1:], 1):
+            for number, (one, two) in enumerate(zip(found[0], made, strict=True)):
+                if one.tobytes() != two.tobytes():
+                    wrong = f"differs in order {other}"
+                    raise ScheduleError(f"output {number}", wrong, "the same in every order")
+        return found[0]
 
     def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
         def run(arrays: Sequence[Array]) -> list[Array]:

@@ -80,7 +80,9 @@ def local_codes(schedule: Schedule) -> Mapping[str, bytes]:
 def _plan(schedule: Schedule, transport: Transport) -> MeshPlan:
     """The plan that ranks of a transport go through: with messages where devices see nothing."""
     plan = schedule.plan
-    return plan if getattr(transport, "sees", False) or not transport.on_device else plan.apart
+    if not transport.on_device:
+        return plan.silent  # no kernel of the target runs
+    return plan if getattr(transport, "sees", False) else plan.apart
 
 
 def _codes(schedule: Schedule, plan: MeshPlan) -> dict[str, bytes]:

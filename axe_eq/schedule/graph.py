@@ -179,6 +179,10 @@ def output_name(number: int) -> str:
     return f"output {number}"
 
 
+SIGNAL = "signal"  # role of numbers that devices meet by, see `axe_eq.schedule.meeting`
+GIVEN = ("input", "constant", SIGNAL)  # roles of what is there before the first step
+
+
 @dataclass(frozen=True)
 class BufferSpec:
     """A buffer: flat memory that holds one value in a layout.
@@ -187,13 +191,15 @@ class BufferSpec:
         name: unique within the graph.
         type: type text of the value as its writer sees it.
         layout: canonical axe text of the layout it is kept in.
-        role: "input", "output", "constant" or "temporary".
+        role: "input", "output", "constant", "temporary" or "signal".
         within: on a mesh, the buffer whose memory it lies in, where its layout says; "" where it
             has memory of its own.
         begins: within another one's memory, per device so many elements behind where the layout
             says; () where all devices have it at one place.
         across: it lies in the memory of all devices that have that other one: kernels read or store
             every element there, see `axe_eq.mesh.across`. Its layout says which devices use it.
+        after: of one device, the signal that its first kernel waits for before it reads it, see
+            `axe_eq.schedule.meeting`; "" where it is there when kernels begin.
     """
 
     name: str
@@ -203,6 +209,7 @@ class BufferSpec:
     within: str = ""
     begins: tuple[int, ...] = ()
     across: bool = False
+    after: str = ""
 
     @property
     def inside(self) -> str:

@@ -10,13 +10,13 @@ from html import escape
 
 from axe_eq.draw import page as html
 from axe_eq.schedule.drawing import graph_svg, layout_words, timeline_svg
-from axe_eq.schedule.graph import Access, KernelStep, MoveStep, ScheduleGraph, Step
+from axe_eq.schedule.graph import GIVEN, Access, KernelStep, MoveStep, ScheduleGraph, Step
 from axe_eq.schedule.memory import MemoryPlan, buffer_bytes, plan
 from axe_eq.schedule.quantity import bytes_text, cost_text, seconds_text
 from axe_eq.schedule.timeline import Timeline, timeline
 from axe_eq.target import Target
 
-_ROLES = ("input", "constant", "temporary", "output")
+_ROLES = (*GIVEN, "temporary", "output")
 
 
 def schedule_html(graph: ScheduleGraph, target: Target, why: str = "") -> str:

@@ -16,7 +16,7 @@ from itertools import permutations
 from axe_eq.errors import ScheduleError
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
-from axe_eq.schedule.graph import BufferSpec, ScheduleGraph
+from axe_eq.schedule.graph import GIVEN, BufferSpec, ScheduleGraph
 
 ALIGNMENT_BYTES = 64
 EXACT_BUFFERS = 6
@@ -100,7 +100,7 @@ def lifetimes(graph: ScheduleGraph) -> tuple[Lifetime, ...]:
     """
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    ready = {name for name, b in graph.buffers.items() if b.role in ("input", "constant")}
+    ready = {name for name, b in graph.buffers.items() if b.role in GIVEN}
     for number, step in enumerate(graph.calls):
         reads, writes = graph.accesses(step)
         for read in reads:

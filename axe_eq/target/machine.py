@@ -135,8 +135,13 @@ class Link:
         beside: devices compute while it carries messages, so their time can be hidden.
         wait_s: devices that it joins see each other's memory, and wait for each other so long
             before they read what others made; 0 where they do not see it.
+        signal_s: what they wait where kernels tell and ask each other, see
+            `axe_eq.schedule.meeting`; 0 where no instructions do.
         bulk: rate and latency of exchanges so large that they end earlier by these; none by
             default. A library may send large messages in another way than small ones.
+        packs: bytes read and written a second where a device copies what does not lie dense: into
+            messages before they are sent, out of them after, and what it keeps; 0 where the link
+            carries such parts as they lie.
     """
 
     bytes_per_s: float
@@ -146,7 +151,9 @@ class Link:
     n_devices: int = 0
     beside: bool = False
     wait_s: float = 0.0
+    signal_s: float = 0.0
     bulk: tuple[float, float] | None = None
+    packs: float = 0.0
 
     def seconds(self, n_bytes: int, n_messages: int) -> float:
         """What an exchange takes whose busiest device moves so much over the link."""

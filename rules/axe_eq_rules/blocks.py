@@ -148,6 +148,8 @@ def _with_dim(term: Term, at: int, like: Term | None) -> Term | None:
         like: a value of the operator that has the dim, if any.
     """
     rank = len(shape(term))
+    if at > rank:  # it lacks more dims than this one
+        return None
     if like is not None and like.symbol is Sel and term.symbol is Sel:
         return _selected_so(term, at, like)
     places = {d: d + (d >= at) for d in range(rank)}

@@ -17,8 +17,7 @@ from functools import lru_cache
 from math import prod
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.gathers import gather_text
-from axe_eq.program.ops import MONOIDS, Pull, folding, join_text, keeps_equal, scan, selector
+from axe_eq.program.ops import MONOIDS, Pull, cell, folding, join_text, keeps_equal, scan, selector
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
@@ -42,8 +41,15 @@ from axe_eq_rules.digits import (
     written,
 )
 from axe_eq_rules.joins import join_axis
+from axe_eq_rules.lookup_forms import gathered, lookup_of_parts, uncast
 from axe_eq_rules.movement import Unread, movement
-from axe_eq_rules.parts_forms import counted, scan_and_totals, scan_of_parts
+from axe_eq_rules.parts_forms import (
+    counted,
+    reduced_behind,
+    scan_and_totals,
+    scan_of_parts,
+    scan_of_windows,
+)
 from axe_eq_rules.sum_forms import sum_of_parts
 
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
@@ -77,7 +83,7 @@ def _view(term: Term, sums: bool) -> View:
             added = sum_of_parts(
                 term, lambda x: view(x, sums), lambda m, x: _merges(m, x, sums), _inside
             )
-            return added or _with_totals(_operator(term, given, sums), sums)
+            return added or _rewritten(_operator(term, given, sums), sums)
         if term.symbol is Sel:
             return _selector(term, given, sums)
         return scanned(term, given)
@@ -86,12 +92,16 @@ def _view(term: Term, sums: bool) -> View:
     return whole(_opaque(term, given))
 
 
-def _with_totals(of: View, sums: bool) -> View:
-    """A view of a scan of all, where the core is scans of parts and totals before them."""
-    core = scan_and_totals(
-        of.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
-    )
-    return of if core is None else view(written(replace(of, core=core)), sums)
+def _rewritten(of: View, sums: bool) -> View:
+    """A view of a scan of all, or of a read of a whole table, where the core is these in parts."""
+    asked = of.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
+    core = scan_and_totals(*asked) or reduced_behind(*asked)
+    core = core or scan_of_windows(of.core, asked[-1])
+    if core is None and (sums or _whole_ring(of.core)):
+        core = lookup_of_parts(of.core)
+    if core is None or type_of.of(core) != type_of.of(of.core):
+        return of
+    return view(written(replace(of, core=core)), sums)
 
 
 def _opaque(term: Term, given: Sequence[View]) -> Term:
@@ -115,7 +125,10 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         if (known := counted(term)) is not None:
             return view(known, sums)
         (look,) = declared.look(params, types)
-        return gathered(term, given[look.operand], given[look.by], look.dim, pulls[look.by])
+        by = given[look.by]
+        if (found := uncast(by.core)) is not None:
+            by = view(written(replace(by, core=found)), sums)
+        return gathered(term, given[look.operand], by, look.dim, pulls[look.by])
     try:
         return _moved_as_one(_opaque(term, given), sums)
     except Unread:
@@ -225,34 +238,6 @@ def _apart(
     return View(core, tuple(inner), tuple(outer), sizes)
 
 
-def gathered(term: Term, of: View, by: View, axis: int, row: Sequence[Pull | None]) -> View:
-    """A gather: digits that both operands have, those of the integers as one dim, the others.
-
-    What copies of the source along a dim of the integers give is what one of them gives.
-    """
-    rank, own = len(shape(term)), {p.axis: n for n, p in enumerate(row) if p is not None}
-    if term.args[0] != gather_text(axis, sorted(own)):
-        raise Apart
-    passing = [d for d in range(rank) if d != axis]
-    digits, sizes, ends = common(term, passing, [(of, {d: d for d in passing}), (by, own)])
-    of = named(of, {d: digits[d] for d in passing}, ends, len(sizes))
-    both = [d for d in passing if d in own]
-    by = named(by, {own[d]: digits[d] for d in both}, {own[d]: ends[d] for d in both}, len(sizes))
-    held = [{d for dim in x.inner for d in dim} for x in (of, by)]
-    along = by.outer[own[axis]] if axis in own else ()
-    sizes |= {d: by.extents[d] for d in along}
-    fronts = runs([of.inner, by.inner], held[0] & held[1] & set(sizes) - set(along))
-    rest = runs([of.inner], held[0] - held[1] - set(of.outer[axis]))
-    wanted = (held[1] - held[0]) & set(sizes) | (held[1] & set(along))
-    new = tuple(d for dim in by.inner for d in dim if d in wanted)
-    source = in_front(of, (*fronts, of.outer[axis], *rest), (), digits)
-    integers = in_front(by, (*fronts, *([new] if new else [])), (), digits)
-    n = len(fronts)
-    text = gather_text(n, range(n + bool(new)))
-    outer = tuple(along if d == axis else tuple(digits[d]) for d in range(rank))
-    return View(sel(text, written(source), written(integers)), (*fronts, new, *rest), outer, sizes)
-
-
 # -- block operators -------------------------------------------------------------------------------
 
 
@@ -282,7 +267,8 @@ def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
     outer = tuple(tuple(d for d in digits[n] if made.extents[d] > 1) for n in range(sig.n_out))
     sizes = {d: made.extents[d] for dim in outer for d in dim}
     name = _inlined(made, sig.monoid, name, sums)
-    monoid = _drop_units(made, sig.monoid)
+    _merged_parts(made, sig.monoid, name, sums)
+    monoid, name = _drop_units(made, sig.monoid, name)
     _trimmed(made)
     members = _fuse(made)
     return _made(made, monoid, name, members, outer, sizes)
@@ -369,6 +355,53 @@ def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
     return name
 
 
+def _merged_parts(made: _Reads, monoid: str, name: str, sums: bool) -> None:
+    """A structured reduction of what stands for parts becomes that of all.
+
+    So the index of the largest of maxima, each beside its index in a part, is that of all.
+    """
+    stands = _stands(monoid, name)
+    if not stands or not (MONOIDS[monoid].exact or sums):
+        return
+    at = stands.index("")
+    core = made.cores[at]
+    if core.symbol is not Op or core.args[1] != name or signature(core.args[0]).monoid != monoid:
+        return
+    inner = signature(core.args[0])
+    extents = dict(enumerate(inner.extents([shape(x) for x in operands(core)])))
+    for n, part in enumerate(stands):
+        if n == at:
+            continue
+        read = sorted({d for p in inner.operands[n] for d, _ in p.terms})
+        dims = [d for d in read if d < inner.n_out]
+        fixed = {d: extents[d] for d in read}
+        own = make([inner.operands[n]], dims, part, [d for d in read if d >= inner.n_out], fixed)
+        alone = op(own.text, "id", operands(core)[n])
+        wanted = _over_all(made, alone, [made.reads[at][d] for d in dims])
+        mine = _over_all(made, made.cores[n], made.reads[n])
+        if form(wanted, sums) is not form(mine, sums):
+            return
+    apart = replace(made, cores=[core], reads=[made.reads[at]])  # of the same digits
+    if _joined(apart, 0, core, inner):
+        made.cores, made.reads = apart.cores, apart.reads
+
+
+def _stands(monoid: str, name: str) -> tuple[str, ...]:
+    """`Monoid.stands` where the cell of a reduction hands on what it is given, else none."""
+    return MONOIDS[monoid].stands if monoid and cell(name)[0].identity else ()
+
+
+def _over_all(made: _Reads, core: Term, reads: Sequence[_Read]) -> Term:
+    """A core as it is read over all digits of an operator."""
+    every = [*made.out, *made.reduced]
+    place = {d: n for n, d in enumerate(every)}
+    if len(every) > len(LETTERS):
+        raise Apart
+    dims = [Affine.of({place[d]: c for d, c in own.items()}, at) for own, at in reads]
+    fixed = {place[d]: made.extents[d] for d in every}
+    return op(make([dims], range(len(every)), fixed=fixed).text, "id", core)
+
+
 def _joined(made: _Reads, position: int, core: Term, inner: Signature) -> bool:
     """Put an operand's own operands in its place; whether signatures can say how they are read."""
     given = operands(core)
@@ -419,11 +452,11 @@ def _fits(read: _Read, extent: int, extents: Mapping[int, int]) -> bool:
     return extents[next(iter(coefficients))] == extent
 
 
-def _drop_units(made: _Reads, monoid: str) -> str:
+def _drop_units(made: _Reads, monoid: str, name: str) -> tuple[str, str]:
     """Digits of extent 1 are none, nor are those over which an operand is merged with itself.
 
     Returns:
-        The reduction, "" where none is left.
+        The reduction, "" where none is left, and the cell.
     """
     units = {d for d, n in made.extents.items() if n == 1}
     if monoid and _idempotent(monoid):
@@ -431,7 +464,10 @@ def _drop_units(made: _Reads, monoid: str) -> str:
         units |= set(made.reduced) - met
     reduced = [d for d in made.reduced if d not in units]
     if monoid and not reduced and not _is_plain(monoid):
-        raise Apart
+        if not (stands := _stands(monoid, name)):
+            raise Apart
+        at = stands.index("")  # of one element it is that value of it
+        made.cores, made.reads, name = [made.cores[at]], [made.reads[at]], "id"
     made.reduced = reduced
     made.out = [d for d in made.out if d not in units]
     for n, operand in enumerate(made.reads):
@@ -442,7 +478,7 @@ def _drop_units(made: _Reads, monoid: str) -> str:
         pairs = zip(made.reads[n], shape(made.cores[n]), strict=True)
         if not all(_fits(read, extent, made.extents) for read, extent in pairs):
             raise Apart
-    return monoid if reduced else ""
+    return (monoid if reduced else ""), name
 
 
 def _trimmed(made: _Reads) -> None:

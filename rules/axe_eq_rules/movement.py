@@ -353,7 +353,8 @@ def _in_runs(core: Term, block: _Block, shape: tuple[int, ...], fill: float) -> 
     table = block.table.reshape(extents)
     ways = permutations(range(len(extents))) if len(extents) <= 4 else [tuple(range(len(extents)))]
     runs, best = min(((_runs(table.transpose(way)), way) for way in ways), key=lambda r: len(r[0]))
-    if len(runs) > MOST_RUNS:
+    # Parts of several dims beside each other stay parts: merged to one dim nobody would know them.
+    if len(runs) > MOST_RUNS or (len(runs) > 1 and len(block.leaf_dims) > 1):
         raise Unread
     rest = digits.shape(core)[1:]
     parts = []

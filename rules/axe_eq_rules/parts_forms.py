@@ -112,6 +112,65 @@ def scan_and_totals(core: Term, form: Form, merges: Callable[[str, Term], bool])
     return None
 
 
+def reduced_behind(core: Term, form: Form, merges: Callable[[str, Term], bool]) -> Term | None:
+    """Reductions of single elements and the totals of those before them, as a scan of all.
+
+    Args:
+        core: of a view; of parts of one element each a scan is such a reduction.
+        form: the digit form of a value.
+        merges: whether a scan of scans by a monoid is one scan, of such values.
+    """
+    if core.symbol is not Op or core.args[1] != "id" or len(operands(core)) != 1:
+        return None
+    sig, given = signature(core.args[0]), operands(core)
+    if sig.n_reduced != 1 or given[0].symbol is not Sel:
+        return None
+    reads, (name, params) = list(sig.operands[0]), split_text(given[0].args[0])
+    if name != "concat" or reads[params[0]].plain != sig.n_out or len(operands(given[0])) != 2:
+        return None
+    (before, own), (axis,) = operands(given[0]), params
+    if None in (p.plain for p in reads) or shape(own)[axis] != 1 or not merges(sig.monoid, core):
+        return None
+    for p in (d for d, e in enumerate(shape(own)) if d != axis and e == shape(before)[axis] + 1):
+        wanted = _totals_before(own, sig.monoid, p, axis)
+        if wanted is not None and form(wanted) is form(before):
+            reads[axis] = Affine(())
+            turned = make([reads], range(sig.n_out), fixed=dict(enumerate(shape(core))))
+            return op(turned.text, "id", _one_scan(own, sig.monoid, p, axis))
+    return None
+
+
+def scan_of_windows(core: Term, merges: Callable[[str, Term], bool]) -> Term | None:
+    """Reductions of each element of a dim and all before it, units in front, as a scan of the dim.
+
+    Args:
+        core: of a view.
+        merges: whether a scan of scans by a monoid is one scan, of such values.
+    """
+    if core.symbol is not Op or core.args[1] != "id" or len(operands(core)) != 1:
+        return None
+    sig, (padded,) = signature(core.args[0]), operands(core)
+    if sig.n_reduced != 1 or padded.symbol is not Sel or not merges(sig.monoid, core):
+        return None
+    reads, (name, params), unit = list(sig.operands[0]), split_text(padded.args[0]), sig.n_out
+    if name != "pad" or params[1] != _unit(core, sig.monoid):
+        return None
+    (of,), met = operands(padded), [d for d, p in enumerate(reads) if unit in dict(p.terms)]
+    if len(met) != 1 or len(reads[met[0]].terms) != 2:
+        return None
+    (axis,), n = met, shape(of)[met[0]]
+    ((at, _),) = (t for t in reads[axis].terms if t[0] != unit)
+    wide = tuple((n - 1, 0) if d == axis else (0, 0) for d in range(len(reads)))
+    extents = sig.extents([shape(padded)])
+    if params[0] != wide or reads[axis] != Affine.of({at: 1, unit: 1}) or at >= sig.n_out:
+        return None
+    if extents[at] != n or extents[unit] != n:
+        return None
+    reads[axis] = plain(at)
+    turned = make([reads], range(sig.n_out), fixed=dict(enumerate(shape(core))))
+    return op(turned.text, "id", Term(Scan, (f"{sig.monoid} {axis}", args(of))))
+
+
 def _masked_totals(
     own: Term, monoid: str, parts: int, axis: int, order: Sequence[int], first: bool
 ) -> Term | None:

@@ -36,7 +36,7 @@ from axe_eq_rules.stages import (
     stages,
     uneven_parts,
 )
-from axe_eq_rules.tensor import swapped, without_scalar
+from axe_eq_rules.tensor import inlined_map, swapped, without_scalar
 
 PACK = Pack(
     "real",
@@ -113,13 +113,6 @@ def merged_functions(f: str, g: str, x: str) -> tuple[str, int] | None:
     return None if found is None else (found, PROPER if (f, g) in _INVERSE else NOTHING)
 
 
-@primitive((STR, STR), (STR,))
-def map_inlined(outer: str, inner: str) -> str | None:
-    """The signature s.0(t), t without a reduction."""
-    t = signature(inner)
-    return None if t.n_reduced else sigalg.inline(signature(outer), 0, t).text
-
-
 def _pairs(draw: Draw) -> tuple[Ground, ...]:
     """One function of another, elementwise."""
     f, g = draw.pick("pair", [*FUNCTION_PAIRS, ("cast f32", "cast f16"), ("cast f64", "cast f32")])
@@ -132,7 +125,7 @@ def _pairs(draw: Draw) -> tuple[Ground, ...]:
 def function_of_function(s: Sig, f: Cell, t: Sig, g: Cell, x: Value) -> Sides:
     """s[f](t[g](x)) = s.0(t)[h](x)   if h = f g: cos neg, cast cast, log exp of a proper x, ..."""
     h, need = merged_functions(f, g, type_of(x))
-    right = op(map_inlined(s, t), h, x)
+    right = op(inlined_map(s, t), h, x)
     return op(s, f, op(t, g, x)), right, is_proper(x, need)
 
 

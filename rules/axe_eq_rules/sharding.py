@@ -12,7 +12,7 @@ from axe_eq.pack import Later, Pack
 from axe_eq.program.terms import Value, type_of
 from axe_eq.rule.term import Term, Undefined
 
-PACK = Pack("sharding", version="7", summary="programs of all ranks of a mesh: laws for proofs")
+PACK = Pack("sharding", version="9", summary="programs of all ranks of a mesh: laws for proofs")
 
 form = Later("axe_eq_rules.digit_forms:form")
 
@@ -35,7 +35,8 @@ def digit_form(t: Value) -> tuple[Term, Term]:
 
     And f(x) ++ f(y) = f(x ++ y), where f reads the joined dim as it is and all else is the same;
     a scan of each part behind the totals of those before it = the scan of all; rows that integers
-    without inputs count = a view.
+    without inputs count = a view; the index of the greatest of parts' = that of all; a sum of what
+    devices read of their rows of a table = a read of the table.
     """
     return _formed(t, sums=False)
 

@@ -52,8 +52,10 @@ def sum_of_parts(
         return None
     if not all(merges(monoid, c) for c in cores):
         return None
-    core = _one(cores) or _apart(term.args[1], cores, form, inside)
-    return None if core is None else View(core, of.inner, of.outer, of.extents)
+    if (core := _one(cores)) is not None:
+        return View(core, of.inner, of.outer, of.extents)
+    core = _apart(term.args[1], cores, form, inside)
+    return None if core is None else form(written(View(core, of.inner, of.outer, of.extents)))
 
 
 def _summands(term: Term, form: Form) -> list[View]:
@@ -116,12 +118,25 @@ def _apart(
     cell: str, cores: Sequence[Term], form: Form, inside: Callable[[Term], Term | None]
 ) -> Term | None:
     """A sum whose summands are others in each part of a dim, part by part."""
+    every = list(map(_ends, cores))
+    for dim in dict.fromkeys(d for found in every for d in found):
+        ends = sorted({end for found in every for end in found.get(dim, ())})
+        whole = _by_parts(cell, cores, dim, ends, form, inside)
+        if whole is not None:
+            return whole
+    return None
+
+
+def _by_parts(
+    cell: str,
+    cores: Sequence[Term],
+    dim: int,
+    ends: Sequence[int],
+    form: Form,
+    inside: Callable[[Term], Term | None],
+) -> Term | None:
+    """A sum of what cores are in each part of a dim, these beside each other."""
     rank = len(shape(cores[0]))
-    found = list(filter(None, map(_ends, cores)))
-    if not found:
-        return None
-    dim = found[0][0]
-    ends = sorted({end for d, those in found if d == dim for end in those})
     parts = []
     for begin, end in pairwise((0, *ends)):
         cut = tuple((begin, 1, end - begin) if d == dim else None for d in range(rank))
@@ -143,11 +158,13 @@ def _elementwise(rank: int) -> str:
     return make([dims, dims], range(rank)).text
 
 
-def _ends(core: Term) -> tuple[int, set[int]] | None:
-    """A dim along which a value is another in each part, and where these end.
+def _ends(core: Term) -> dict[int, set[int]]:
+    """Dims along which a value is another in each part, and where these end.
 
-    It is of values beside each other, or reads one at another place for every index.
+    It is of values beside each other, or reads one at another place for every index: first those
+    that say which part of a dim is reduced.
     """
+    found: dict[int, set[int]] = {}
     rank = len(shape(core))
     if core.symbol is not Op:
         core = op(make([map(plain, range(rank))], range(rank)).text, "id", core)
@@ -157,8 +174,12 @@ def _ends(core: Term) -> tuple[int, set[int]] | None:
         if axis is not None and len(operands(x)) > 1:
             d = operand[axis].plain
             if d is not None and d < sig.n_out:
-                return d, set(accumulate(shape(part)[axis] for part in operands(x)))
-        for d in {d for p in operand if p.plain is None for d, _ in p.terms if d < sig.n_out}:
-            if 1 < shape(core)[d] <= MOST_PARTS:
-                return d, set(range(1, shape(core)[d] + 1))
-    return None
+                found[d] = {*accumulate(shape(part)[axis] for part in operands(x))}
+    reads = [
+        {d for d, _ in p.terms} for operand in sig.operands for p in operand if len(p.terms) > 1
+    ]
+    for read in sorted(reads, key=lambda of: max(of) < sig.n_out):
+        for d in sorted(read):
+            if d < sig.n_out and 1 < shape(core)[d] <= MOST_PARTS:
+                found.setdefault(d, set(range(1, shape(core)[d] + 1)))
+    return found

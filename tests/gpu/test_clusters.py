@@ -96,6 +96,10 @@ TILINGS = {
     "small, one consumer": Tiling(64, 128, 64, 4, consumers=1, cluster_rows=2),
     "wide": Tiling(256, 128, 64, 3, cluster_cols=2),
     "two rows, four columns": Tiling(128, 128, 64, 4, cluster_rows=2, cluster_cols=4),
+    "three consumers": Tiling(192, 192, 64, 4, consumers=3, staging=1),
+    "three consumers, two columns": Tiling(192, 144, 64, 4, consumers=3, cluster_cols=2),
+    "side by side": Tiling(192, 192, 64, 4, across=2, staging=1),
+    "side by side, four rows": Tiling(64, 160, 64, 6, across=2, cluster_rows=4),
     "four rows, two columns": Tiling(64, 192, 64, 6, consumers=1, cluster_rows=4, cluster_cols=2),
 }
 IN_EIGHTS = {

@@ -158,6 +158,29 @@ def test_kernels_read_and_store_on_other_devices(
         assert np.array_equal(got, factor * wanted), factor
 
 
+def test_bound_calls_follow_each_other_on_any_streams() -> None:
+    """Kernels that wait for the other device, which is late or early, on streams that change."""
+    torch = pytest.importorskip("torch")
+    cuts, shapes = PRODUCTS["summed"], ((64, 256), (256, 384))
+    specs = [axe.Spec(s, "f16", layout=placed(c, s)) for s, c in zip(shapes, cuts, strict=False)]
+    goal = [placed(cuts[2], (64, 384))]
+    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=M2, outputs=goal)
+    assert exe.plan.signals
+    given = [np.sign(numbers(s, "f16", n)).astype(np.float16) for n, s in enumerate(shapes)]
+    run, wanted = exe.on("peers"), np.asarray(exe.meaning(*given), np.float32)
+    bound, found = run.bind(run.shards(*given)), []
+    streams = [[torch.cuda.Stream(d), torch.cuda.default_stream(d)] for d in range(2)]
+    for call in range(24):
+        with torch.cuda.stream(streams[0][call // 3 % 2]), torch.cuda.stream(streams[1][call % 2]):
+            with torch.cuda.device(call % 5 % 2):
+                torch.cuda._sleep(200_000)
+            found.append([y.clone() for y in bound()])
+    for d in range(2):
+        torch.cuda.synchronize(d)
+    for parts in found:
+        assert np.array_equal(np.asarray(run.whole(parts), np.float32), wanted)
+
+
 def shards_of(shards: Any, number: int) -> list[Any]:
     return [mine[number] for mine in shards]
 

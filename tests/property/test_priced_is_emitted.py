@@ -220,10 +220,17 @@ def emitted(step: Any, graph: Any) -> Emitted:
         (_, s), (_, q) = shapes["scores"], shapes["mixed"]
         held |= {"s": s, "q": q, "stages": max(shape[0] for shape in of("_ring"))}
         return Emitted("streaming", rows, held, kernel.tiles)
-    m, n = accs[0]
     (stages, depth), *others = {(shape[0], shape[2]) for shape in of("_ring")}
     assert not others
-    held |= {"m": m * consumers, "n": n, "k": depth, "stages": stages}
+    (m, n), (gemm, _) = accs[0], products[0]
+    sides = [view.buffer.shape[1] for view in (gemm.a, gemm.b)]
+    assert m * n * consumers == prod(sides)
+    held |= {
+        "across": sides[1] // n,
+        "k": depth,
+        "stages": stages,
+        **dict(zip("mn", sides, strict=True)),
+    }
     return Emitted("tensor_cores", rows, held, kernel.tiles)
 
 

@@ -25,7 +25,7 @@ from typing import ClassVar
 from axe_eq.errors import ProgramError
 from axe_eq.extract.mesh.choose import Cuts, exchanged
 from axe_eq.extract.mesh.cuts import Cut, Form, Part, axes_of, selector_needs
-from axe_eq.extract.mesh.moves import Tree, is_through, tree_of
+from axe_eq.extract.mesh.moves import Tree, is_through
 from axe_eq.extract.mesh.options import NO_WORK, Option, Work
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
@@ -270,14 +270,11 @@ def _seeds(cuts: Cuts, worth_s: float) -> Iterator[tuple[float, Node, int]]:
 
 def _exchanges(cuts: Cuts) -> Iterator[tuple[float, Node, Node | None]]:
     """Of every exchange its seconds, what is sent, and who reads it (None: an output)."""
-    moves, mesh = cuts.problem.moves, cuts.problem.mesh
     for node in cuts.computed:
         option = cuts.option[node]
         if option.parts is not None:
-            way = exchanged(node, option, mesh)
-            tree = tree_of(way.wanted, way.parts.__eq__)
-            forms = cuts.form(way.parts, way.cut), cuts.form(way.wanted, way.goal)
-            yield moves.price(tree, 0, *forms).seconds, node, None
+            ways = exchanged(node, option, cuts.problem.mesh)
+            yield sum(cuts.exchange_price(way).seconds for way in ways), node, None
         for tree, need in zip(cuts.reads(node), option.needs, strict=True):
             yield from _read(cuts, tree, cuts.form(tree.order[-1], need), node)
     for root, wanted in zip(cuts.roots, cuts.problem.wanted, strict=True):

@@ -17,8 +17,8 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, sele
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
-from axe_eq.extract.mesh.options import Option, Parts, fold_text
-from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, lies_across
+from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, stands_for
+from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, Failing, fresh_name, lies_across, meet
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.steps import exchange
@@ -103,6 +103,7 @@ def build(
     inputs: Sequence[tuple[str, ValueType, str]],
     compile_local: Compile,
     carried: Mapping[int, str] = MappingProxyType({}),
+    failing: Failing = lambda step, graph: "nothing is emitted",
 ) -> Built:
     """The schedule graph of chosen cuts.
 
@@ -112,6 +113,7 @@ def build(
         inputs: name, type and role of inputs and constants.
         compile_local: compiles a program of one device; equal ones are asked for every time.
         carried: exchanges that kernels carry, by number, and how; see `axe_eq.extract.mesh.seen`.
+        failing: why a kernel of a graph cannot be written; None where it can.
 
     Raises:
         ScheduleError: what such an exchange brings lies otherwise for every device.
@@ -127,6 +129,8 @@ def build(
         for root, wanted in zip(cuts.roots, cuts.problem.wanted, strict=True)
     ]
     steps = building.steps(compile_local)
+    if set(outputs) <= {w.buffer for s in steps if isinstance(s, SpmdStep) for w in s.writes}:
+        meet(steps, building.buffers, building.told, cuts.problem.mesh, failing)
     buffers = {
         n: replace(b, role="output" if n in outputs else b.role) if b.role == "temporary" else b
         for n, b in building.buffers.items()
@@ -152,6 +156,7 @@ class _Building:
         # Level and block -> buffer -> what is stored there.
         self.outputs: dict[tuple[int, int], dict[str, Node]] = {}
         self.moves: dict[int, list[MoveStep]] = {}
+        self.told: dict[str, float] = {}  # exchange -> its seconds where kernels wait themselves
         self.wholes: dict[tuple[Node, Cut], str] = {}  # buffers that blocks lie in
         self.read = frozenset(topological(cuts.roots))
         self.tag = -1  # of the block that is computed
@@ -236,15 +241,17 @@ class _Building:
             (look,) = looks(node.text, tuple(a.type for a in node.args))
             level, args = self._given([*reads, _numbers(node, look, parts, self.mesh)])
             part = own_reads(node, args[:-1], args[-1], look)
-        way = exchanged(node, option, self.mesh, f"parts of {len(self.at)}")
-        rank = len(node.shape)
-        front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
-        sent = op_node(front.text, "id", [part])
-        self.source |= {n: node for n in (part, sent) if n not in self.source}
-        self._add(way.parts, way.cut, Have(sent, level, False, self.tag))
-        got = self.get(way.wanted, way.goal)
-        fold = op_node(fold_text(rank, parts.monoid), "id", [got.node])
-        return Have(fold, got.level, False, self.tag)
+        ways = exchanged(node, option, self.mesh, f"parts of {len(self.at)}")
+        values = stands_for(part)
+        for way, (value, dims) in zip(ways, values, strict=True):
+            rank = len(dims)
+            front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
+            sent = op_node(front.text, "id", [value])
+            self.source |= {n: node for n in (value, sent) if n not in self.source}
+            self._add(way.parts, way.cut, Have(sent, level, False, self.tag))
+        level, given = self._given([(way.wanted, way.goal) for way in ways])
+        text = fold_text([dims for _, dims in values], len(node.shape), parts.monoid)
+        return Have(op_node(text, folded_by(node), given), level, False, self.tag)
 
     def _scanned(self, node: Node, option: Option) -> Have:
         """A scan of a rank's part behind the totals of the ranks before it."""
@@ -259,7 +266,7 @@ class _Building:
             [[plain(rank if d == axis else d) for d in range(rank)]], range(rank), monoid.name,
             [rank], {axis: 1},
         )  # fmt: skip
-        way = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
+        (way,) = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
         of = op_node(total.text, "id", [part])
         self._add(way.parts, way.cut, Have(of, since, False, self.tag))
         before = self.get(way.wanted, way.goal)
@@ -337,9 +344,7 @@ class _Building:
         return self.stored[key]
 
     def _buffer(self, held: Form) -> str:
-        number = len(self.buffers)
-        while (name := f"t{number}") in self.buffers:  # an input may be called so
-            number += 1
+        name = fresh_name("t", self.buffers)
         self.buffers[name] = BufferSpec(name, str(held.type), held.layout, "temporary")
         return name
 
@@ -378,7 +383,10 @@ class _Building:
         if how:
             given = self.buffers[names[0]]  # what a call is given lies anywhere
             held = given.value_type.n_bytes if how == READ and given.role != "temporary" else 0
-            kind, price = how, moves.seen(messages, held // shard.n_devices(self.mesh))
+            kind, part = how, held // shard.n_devices(self.mesh)
+            price = moves.seen(messages, part)
+            if all(link.signal_s for link in moves.wires.links):
+                self.told[f"m{number}_{kind}"] = moves.seen(messages, part, signals=True).seconds
         step = MoveStep(f"m{number}_{kind}", reads, (write,),
                         messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)

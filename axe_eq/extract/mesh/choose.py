@@ -21,10 +21,11 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, form, local_type
 from axe_eq.extract.mesh.fused import Fused, Kernel
 from axe_eq.extract.mesh.minsum import Costs, solve, total
 from axe_eq.extract.mesh.moves import Moves, Price, Tree, is_through, tree_of
-from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit
+from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit, stands_for
 from axe_eq.extract.mesh.values import Values
-from axe_eq.program.node import INPUT, Node, input_node, sel_node, topological
+from axe_eq.program.node import INPUT, OP, Node, input_node, sel_node, topological
 from axe_eq.program.ops import join_text
+from axe_eq.program.signature import signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 
@@ -105,16 +106,20 @@ class Exchanged:
     goal: Cut
 
 
-def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> Exchanged:
-    """The exchange of an option whose reduced, scanned or indexed letter is cut."""
+def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> list[Exchanged]:
+    """The exchanges of an option whose reduced, scanned or indexed letter is cut."""
     parts = option.parts
     assert parts is not None
     n = shard.ways(parts.axes, mesh)
     one = Part(parts.axes, 1, 1)
     if parts.monoid:
-        value = input_node(name, lead(node.type, n))
-        goal = Part((), n, n), *option.home
-        return Exchanged(value, (one, *parts.cut), value, goal)
+        found = []
+        for number, (value, dims) in enumerate(stands_for(node)):
+            of = input_node(f"{name} {number}", lead(value.type, n))
+            cut = (one, *(parts.cut[d] for d in dims))
+            goal = Part((), n, n), *(option.home[d] for d in dims)
+            found.append(Exchanged(of, cut, of, goal))
+        return found
     at, shape = parts.letter, node.shape
     value = input_node(name, ValueType(node.dtype, (*shape[:at], n, *shape[at + 1 :])))
     rows = tuple((0, 1, n - 1) if d == at else None for d in range(len(shape)))
@@ -125,7 +130,7 @@ def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> Exc
     def along(part: Part) -> Cut:
         return *parts.cut[:at], part, *parts.cut[at + 1 :]
 
-    return Exchanged(value, along(one), before, along(Part(parts.axes, 1, n - 1)))
+    return [Exchanged(value, along(one), before, along(Part(parts.axes, 1, n - 1)))]
 
 
 @dataclass(frozen=True)
@@ -240,6 +245,32 @@ class Cuts:
             near = [n for n in np.argsort(costs, kind="stable").tolist() if n != at][:MOST_NEAR]
             found += [(float(costs[n] - costs[at]), number, n) for n in near]
         return sorted(found)
+
+    def crossing(self, kernels: Sequence[Kernel]) -> list[tuple[Node, int]]:
+        """Values of cells that one local program stores for another, and bytes, largest first."""
+        level = {n: kernel.level for kernel in kernels for n in kernel.computes}
+        read = {
+            a for n in level for a in n.args
+            if level.get(a, level[n]) != level[n] and self._is_cell(a) and a not in self.roots
+        }  # fmt: skip
+        found = [(n, local_type(n.type, self.option[n].home).n_bytes) for n in read]
+        return sorted(found, key=lambda one: (-one[1], self._number[one[0]]))
+
+    def late_too(self, node: Node) -> Cuts:
+        """The same cuts, a value and the cells that it is made of computed where it is read."""
+        other, late, left = copy(self), {*self.late}, [node]
+        while left:
+            late.add(at := left.pop())
+            left += [a for a in at.args if a not in late and self._is_cell(a)]
+        other.late = frozenset(late)
+        return other
+
+    def _is_cell(self, node: Node) -> bool:
+        """Whether a device computes a value element by element."""
+        if node.kind != OP or node not in self.option or self.option[node].parts is not None:
+            return False
+        here = self.place.get(node, self.home(node)) == self.home(node)
+        return here and not signature(node.text).n_reduced
 
     def learn(self, kernels: Sequence[Kernel]) -> None:
         """Keep what the kernels cost that these cuts were compiled to."""
@@ -426,10 +457,14 @@ class Cuts:
         """What the exchange of parts costs, if there is one."""
         if option.parts is None:
             return 0.0
-        way = exchanged(node, option, self.problem.mesh)
+        ways = exchanged(node, option, self.problem.mesh)
+        return sum(self.problem.weight(self.exchange_price(way)) for way in ways)
+
+    def exchange_price(self, way: Exchanged) -> Price:
+        """The price of an exchange of parts."""
         tree = tree_of(way.wanted, lambda n: n is way.parts)
         held, goal = self.form(way.parts, way.cut), self.form(way.wanted, way.goal)
-        return self.problem.weight(self.problem.moves.price(tree, 0, held, goal))
+        return self.problem.moves.price(tree, 0, held, goal)
 
 
 def _only(table: Costs, pair: tuple[int, int], variable: int, choice: int) -> Costs:

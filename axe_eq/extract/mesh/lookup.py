@@ -33,16 +33,20 @@ def own_reads(node: Node, parts: Sequence[Node], rank: Node, look: Look) -> Node
     assert declared.pull is not None
     pulls = declared.pull(params, [a.type for a in node.args])[look.by]
     extent = parts[look.operand].shape[look.dim]
+    whole = node.args[look.operand].shape[look.dim]
 
     def read(first: Traced, *given: Traced) -> Traced:
-        at = xp.astype(given[look.by], first.dtype) - first[0] * extent
-        inside = xp.logical_and(at >= 0, at < extent)
-        near = xp.where(inside, at, xp.zeros_like(at))
+        says = xp.astype(given[look.by], first.dtype)
+        at = says - first[0] * extent
+        # What is no index of the whole is none here: so it is undefined as without a mesh.
+        inside = xp.logical_and(says >= 0, says < whole)
+        other = xp.logical_and(inside, xp.logical_or(at < 0, at >= extent))
+        near = xp.where(other, xp.zeros_like(at), at)
         operands = [near if n == look.by else g for n, g in enumerate(given)]
         found = select(node.text, *operands)
         axes = {p.axis: n for p, n in zip(pulls, at.shape, strict=True) if p is not None}
-        mask = xp.reshape(inside, tuple(axes.get(d, 1) for d in range(len(found.shape))))
-        return xp.where(mask, found, xp.zeros_like(found))
+        mask = xp.reshape(other, tuple(axes.get(d, 1) for d in range(len(found.shape))))
+        return xp.where(mask, xp.zeros_like(found), found)
 
     program = trace(read, *(Spec(n.shape, n.dtype) for n in (rank, *parts)))
     (root,) = program.outputs

@@ -18,6 +18,7 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, Path, local_type
 from axe_eq.extract.mesh.wires import Wires, wires
 from axe_eq.mesh.messages import Messages, plan
 from axe_eq.mesh.pieces import Piece, is_read, read_through
+from axe_eq.mesh.regions import packed_bytes
 from axe_eq.mesh.sides import Ints, side
 from axe_eq.program.node import SEL, Node
 from axe_eq.schedule import shard
@@ -140,6 +141,9 @@ class Moves:
         type_ = tree.order[-1].type
         if held.cut is None or goal.cut is None:
             return self.timed(self._planned(tree, leaf, held, goal), type_.n_bytes)
+        if self.wires.packs:
+            stored = local_type(type_, goal.cut).n_bytes
+            return self.timed(self._planned(tree, leaf, held, goal), stored)
         lacking, messages = self._lacking(tree, leaf, held.cut, goal.cut)
         lacking *= type_.itemsize
         most = np.stack([lacking.max(1), messages.max(1)], 1).tolist()
@@ -152,17 +156,20 @@ class Moves:
         n_bytes = self._bytes(messages)
         counts = (n_bytes > 0).astype(np.int64)
         seconds = max(self.wires.seconds(n_bytes, counts), self._copying(stored))
+        if self.wires.packs and messages.pairs:
+            seconds += 2 * packed_bytes(messages) / self.wires.packs
         return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
-    def seen(self, messages: Messages, copied: int = 0) -> Price:
+    def seen(self, messages: Messages, copied: int = 0, signals: bool = False) -> Price:
         """The price of messages that kernels carry: until devices have waited for each other.
 
         Args:
             messages: they.
             copied: bytes of a device that are copied to where others see them.
+            signals: kernels wait for each other themselves.
         """
         n_bytes = self._bytes(messages)
-        waiting = self.wires.waiting(n_bytes)
+        waiting = self.wires.waiting(n_bytes, signals)
         if copied:
             waiting += self.target.launch_s + self._copying(copied)
         return Price(messages.n_bytes, waiting, self.wires.by_link(n_bytes))

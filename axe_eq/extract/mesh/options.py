@@ -26,8 +26,8 @@ from axe_eq.extract.mesh.cuts import (
     selector_needs,
 )
 from axe_eq.program.gathers import looks
-from axe_eq.program.node import OP, SCAN, SEL, Node, op_type, sel_type
-from axe_eq.program.ops import MONOIDS, folding, join_text, scan, selector
+from axe_eq.program.node import OP, SCAN, SEL, Node, op_node, op_type, sel_type
+from axe_eq.program.ops import MONOIDS, cell, folding, join_text, scan, selector
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.schedule import shard
@@ -210,17 +210,20 @@ class Machine:
             if not reduced:
                 yield Option(needs, own, work)
             for letter in reduced:
-                parts = Parts(cuts[letter].axes, letter, folding(sig.monoid), own)
+                parts = Parts(cuts[letter].axes, letter, _folding(node), own)
                 for home in self._folds(own, node.shape, parts.axes):
                     yield Option(needs, home, work, parts)
 
     def _is_merged(self, node: Node, sig: Signature, letter: int) -> bool:
         """Whether parts of a reduction along a letter may be reduced, and then merged."""
-        fold = folding(sig.monoid)
+        fold = _folding(node)
         if not fold or not self._may_merge(sig.monoid, node.type):
             return False
-        rows = [p for o in sig.operands for p in o if any(d == letter for d, _ in p.terms)]
-        return bool(rows) and all(p.plain == letter for p in rows) and merges(node.type, fold)
+        rows = [[p for p in o if any(d == letter for d, _ in p.terms)] for o in sig.operands]
+        if MONOIDS[fold].n_values > 1 and not all(rows):
+            return False
+        read = [p for row in rows for p in row]
+        return bool(read) and all(p.plain == letter for p in read) and merges(node, fold)
 
     def _may_merge(self, monoid: str, type: ValueType) -> bool:
         """Whether another association is allowed: it rounds otherwise for sums of floats."""
@@ -279,7 +282,7 @@ class Machine:
             return
         if not self._may_merge(monoid.name, node.type) or scanned_unit(node) is None:
             return
-        if node.type != node.args[0].type or not merges(node.type, monoid.name):
+        if node.type != node.args[0].type or not merges(node, monoid.name):
             return
         for cut in self._plain(node.shape, even=True):
             if cut[axis].axes:
@@ -329,12 +332,53 @@ class Machine:
                     yield Option(read, home, work, parts)
 
 
-def merges(type: ValueType, monoid: str) -> bool:
-    """Whether a reduction of values of a type is of that type again, so that parts can be."""
+def _folding(node: Node) -> str:
+    """The monoid that reduces what `stands_for` says of parts; "" where none does."""
+    monoid = MONOIDS[signature(node.text).monoid]
+    if monoid.n_values == 1:
+        return folding(monoid.name)
+    return monoid.name if monoid.stands and cell(node.cell)[0].identity else ""
+
+
+def stands_for(node: Node) -> list[tuple[Node, tuple[int, ...]]]:
+    """What stands for a part of a reduction, and which of its dims each of these values has.
+
+    That is the part reduced, and of a structured monoid further values: the largest element beside
+    its index.
+    """
+    every = tuple(range(len(node.shape)))
+    name = signature(node.text).monoid if node.kind == OP else ""
+    monoid = MONOIDS[name] if name else None
+    if monoid is None or monoid.n_values == 1:
+        return [(node, every)]
+    sig, found = signature(node.text), list[tuple[Node, tuple[int, ...]]]()
+    extents = dict(enumerate(sig.extents([a.shape for a in node.args])))
+    for operand, arg, name in zip(sig.operands, node.args, monoid.stands, strict=True):
+        if not name:
+            found.append((node, every))
+            continue
+        read = {d for p in operand for d, _ in p.terms}
+        out, reduced = ([d for d in of if d in read] for of in (every, sig.reduced))
+        fixed = {d: extents[d] for d in read}
+        made = make([operand], out, name, reduced, fixed)
+        found.append((op_node(made.text, "id", [arg]), tuple(out)))
+    return found
+
+
+def merges(node: Node, monoid: str) -> bool:
+    """Whether the reduction of values of such parts is of the type that each has."""
+    values = stands_for(node)
+    text = fold_text([dims for _, dims in values], len(node.shape), monoid)
+    given = tuple(lead(value.type, 2) for value, _ in values)
     try:
-        return op_type(fold_text(len(type.shape), monoid), "id", (lead(type, 2),)) == type
+        return op_type(text, folded_by(node), given) == node.type
     except ProgramError:
         return False
+
+
+def folded_by(node: Node) -> str:
+    """The cell whose values are reduced where parts are."""
+    return node.cell if len(stands_for(node)) > 1 else "id"
 
 
 def lead(type: ValueType, n: int) -> ValueType:
@@ -342,10 +386,16 @@ def lead(type: ValueType, n: int) -> ValueType:
     return ValueType(type.dtype, (n, *type.shape))
 
 
-def fold_text(rank: int, monoid: str) -> str:
-    """The signature of a reduction of the first dim of a value of one rank more."""
-    operand = [plain(rank), *map(plain, range(rank))]
-    return make([operand], range(rank), monoid, [rank]).text
+def fold_text(dims: Sequence[Sequence[int]], rank: int, monoid: str) -> str:
+    """The signature of a reduction of the first dim of values, to a value of this rank.
+
+    Args:
+        dims: of each value, which dims it has of the result.
+        rank: of the result.
+        monoid: which.
+    """
+    operands = [[plain(rank), *map(plain, own)] for own in dims]
+    return make(operands, range(rank), monoid, [rank]).text
 
 
 def scanned_unit(node: Node) -> float | None:

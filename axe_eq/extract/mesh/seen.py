@@ -9,9 +9,9 @@ it over the link as often.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_eq.errors import AxeError
@@ -19,10 +19,21 @@ from axe_eq.layout import Layout, Mesh
 from axe_eq.mesh.across import Across, across
 from axe_eq.mesh.sides import side
 from axe_eq.schedule import shard
-from axe_eq.schedule.graph import BufferSpec, MoveStep, ScheduleGraph, SpmdStep
+from axe_eq.schedule.graph import (
+    Access,
+    BufferSpec,
+    KernelStep,
+    MoveStep,
+    ScheduleGraph,
+    SpmdStep,
+    Step,
+)
+from axe_eq.schedule.meeting import buffers_of, meeting, meets
 
 ALIGNMENT_BYTES = 128  # of where blocks and parts begin, as kernels read and write memory
 READ, STORE = "read", "store"  # by whom an exchange is carried
+# Why a kernel of a graph cannot be written; None where it can.
+Failing = Callable[[KernelStep | MoveStep, ScheduleGraph], str | None]
 
 
 def lies_across(part: BufferSpec, whole: BufferSpec, mesh: str) -> Layout:
@@ -111,3 +122,62 @@ def _is_of_kernels(graph: ScheduleGraph, step: MoveStep, name: str, how: str) ->
         return all(isinstance(s, SpmdStep) for s in readers)
     makers = [s for s in graph.steps if name in {a.buffer for a in s.writes}]
     return readers == [step] and all(isinstance(s, SpmdStep) for s in makers) and bool(makers)
+
+
+# -- who waits -------------------------------------------------------------------------------------
+
+
+def meet(
+    steps: list[Step], buffers: dict[str, BufferSpec], told: Mapping[str, float], mesh: str,
+    failing: Failing,
+) -> None:  # fmt: skip
+    """Let kernels wait for other devices themselves where that is cheaper.
+
+    Calls take two windows in turns then, for results are the same arrays in all of them.
+
+    Args:
+        steps: of all ranks, which are changed.
+        buffers: theirs, to which the numbers of meetings are added.
+        told: exchange -> its seconds where kernels wait themselves.
+        mesh: text.
+        failing: whether kernels can be written so.
+    """
+    for number, move in enumerate(steps):
+        seconds = told.get(move.name)
+        if not isinstance(move, MoveStep) or seconds is None or seconds >= move.time_s:
+            continue
+        (goal,) = move.writes
+        readers = [n for n, s in enumerate(steps) if goal in s.reads]
+        reader = steps[readers[0]] if len(readers) == 1 else move
+        if isinstance(reader, SpmdStep):
+            made = _met(reader, goal, fresh_name("s", buffers), shard.n_devices(mesh), failing)
+            if made is not None:
+                steps[readers[0]], added = made
+                steps[number] = replace(move, time_s=seconds)
+                buffers |= {b.name: b for b in added}
+
+
+def _met(
+    step: SpmdStep, goal: Access, name: str, n_devices: int, failing: Failing
+) -> tuple[SpmdStep, Sequence[BufferSpec]] | None:
+    """A local step whose kernel that reads a buffer waits for it, and the numbers that it meets by.
+
+    None where it cannot.
+    """
+    pairs = zip(step.graph.inputs, step.reads, strict=True)
+    awaited = {own for own, access in pairs if access == goal}
+    graph = meets(step.graph, name, awaited, n_devices)
+    if graph is None or any(failing(s, graph) for s in meeting(graph)):
+        return None
+    added = buffers_of(name, n_devices)
+    reads = (*step.reads, *(Access(b.name, b.layout) for b in added))
+    return replace(step, graph=graph, reads=reads), added
+
+
+def fresh_name(stem: str, taken: Iterable[str]) -> str:
+    """A name for a buffer that begins so; an input may be called like another one."""
+    names = tuple(taken)
+    number = len(names)
+    while any(n.startswith(f"{stem}{number}") for n in names):
+        number += 1
+    return f"{stem}{number}"

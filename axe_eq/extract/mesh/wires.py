@@ -43,6 +43,11 @@ class Wires:
         levels = range(int(self.level.max(initial=0)))
         return tuple(tuple((self.level <= n).argmax(1).tolist()) for n in levels)
 
+    @cached_property
+    def packs(self) -> float:
+        """The least rate of links that carry dense messages alone; 0 where all carry others too."""
+        return min((link.packs for link in self.links if link.packs), default=0.0)
+
     def seconds(self, n_bytes: Ints, n_messages: Ints) -> float:
         """What an exchange takes.
 
@@ -72,10 +77,16 @@ class Wires:
                 found.append(self.link(number).seconds(n_bytes, n_messages))
         return max(found)
 
-    def waiting(self, n_bytes: Ints) -> float:
-        """What it takes until devices may see what these bytes are; 0 where some do not."""
+    def waiting(self, n_bytes: Ints, signals: bool = False) -> float:
+        """What it takes until devices may see what these bytes are; 0 where some do not.
+
+        Args:
+            n_bytes: between every two devices.
+            signals: kernels wait for each other themselves.
+        """
         levels = np.unique(self.level[n_bytes > 0]).tolist()
-        found = [self.link(number).wait_s for number in levels]
+        links = [self.link(number) for number in levels]
+        found = [link.signal_s if signals else link.wait_s for link in links]
         return max(found, default=0.0) if all(found) else 0.0
 
     def by_link(self, n_bytes: Ints) -> dict[str, float]:

@@ -8,7 +8,7 @@ nor one that saves less than estimates of the target are off by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from axe_eq.errors import SearchError
 from axe_eq.extract.read.forest import Forest
+from axe_eq.layout import Layout
 from axe_eq.schedule.graph import output_name
 from axe_eq.schedule.kept import Kept
 
@@ -143,16 +144,32 @@ def _single(places: Places, way: Way) -> Iterator[Way]:
 
 
 def taken(forest: Forest, places: Places, way: Way) -> Forest:
-    """What is left of a forest where inputs and outputs lie in one way.
-
-    Classes keep their numbers and alternatives, so prices hold for both.
-    """
+    """What is left of a forest where inputs and outputs lie in one way."""
     arrive, roots = places.chosen(way), places.wanted(way, forest.roots)
     gone = {
         n for n, p in enumerate(forest.placed)
         if any(arrive.get(name, layout) != layout for name, layout in p.buffers)
     }  # fmt: skip
     idle = {r for r in forest.roots if r not in roots and r not in forest.users}
+    left = _without(forest, gone, idle)
+    return replace(left, roots=roots, root_values=places.wanted(way, forest.root_values))
+
+
+def unpadded(forest: Forest) -> Forest | None:
+    """What is left of a forest where values between kernels are dense; None where all are."""
+    kept = {
+        n for n, p in enumerate(forest.placed)
+        if p.kernels and not p.buffers and n not in forest.roots
+        and len(Layout.parse(forest.layout_of(n)).shard) > 1
+    }  # fmt: skip
+    return _without(forest, kept, kept) if kept else None
+
+
+def _without(forest: Forest, gone: Set[int], idle: Set[int]) -> Forest:
+    """A forest without some arrivals, and what some classes are made by.
+
+    Classes keep their numbers and alternatives, so prices hold for both.
+    """
     placed = [
         replace(
             p,
@@ -167,7 +184,4 @@ def taken(forest: Forest, places: Places, way: Way) -> Forest:
         for tile in forest.tiles
     ]
     users = {p: tiles for p, tiles in forest.users.items() if p not in gone}
-    return replace(
-        forest, tiles=tiles, placed=placed, roots=roots, users=users,
-        root_values=places.wanted(way, forest.root_values),
-    )  # fmt: skip
+    return replace(forest, tiles=tiles, placed=placed, users=users)

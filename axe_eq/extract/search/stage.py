@@ -9,7 +9,7 @@ from functools import cached_property
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.read.forest import Forest
 from axe_eq.extract.search.kept import kept_otherwise
-from axe_eq.extract.search.layouts import NO_CHOICE, Places, Way, cheapest, taken
+from axe_eq.extract.search.layouts import NO_CHOICE, Places, Way, cheapest, taken, unpadded
 from axe_eq.extract.search.merge import Group, merged
 from axe_eq.extract.search.pareto import Point, pareto, settle
 from axe_eq.extract.search.running import TOLERANCE_S
@@ -165,15 +165,23 @@ def extract(
 
     def of(way: Way) -> Extracted:
         left = taken(prices.forest, places, way)
-        return _extracted(prices.on(left), per_byte, progress)
+        found = _extracted(prices.on(left), per_byte, progress)
+        if not places.open or any(way) or (dense := unpadded(left)) is None:
+            return found
+        # With layouts to choose from a descent may end above one that has none.
+        return min(found, _extracted(prices.on(dense), per_byte, progress), key=_time_s)
 
     def near(way: Way, found: Extracted) -> float:
         search = Search(prices.on(taken(prices.forest, places, way)))
         return search.keeping(prices.plainly(found.search.materialised))
 
     least = prices.pricer.target.figures.get("least_saved_s", 0.0)
-    way, found, dense = cheapest(places, of, near, lambda found: found.time_s, least)
+    way, found, dense = cheapest(places, of, near, _time_s, least)
     return replace(found, layouts=places.chosen(way), dense_s=dense.time_s)
+
+
+def _time_s(found: Extracted) -> float:
+    return found.time_s
 
 
 def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None]) -> Extracted:

@@ -28,6 +28,17 @@ def _listed(ranks: Sequence[Int]) -> str:
     return ", ".join(map(str, ranks))
 
 
+def _numbers(what: str, view: ir.View, n: int = 0) -> ir.View:
+    """Integers of a tensor, which devices signal with."""
+    buffer = view.buffer
+    if not buffer.is_global or buffer.dtype != "i32" or len(view.shape) != 1:
+        found = f"{buffer.dtype}{list(view.shape)} of {buffer.memory}"
+        raise refuse(what, f"{view} is {found}", "one dim of a tensor of i32")
+    if n and view.size != n:
+        raise refuse(what, f"{view} has {view.size} numbers", f"{n}")
+    return view
+
+
 class Pipe:
     """Stage number and parity of a ring of barrier slots.
 
@@ -330,6 +341,22 @@ class ThreadBuilder(Builder):
     def fence_async(self) -> None:
         """Show earlier ordinary shared-memory accesses to the async proxy."""
         self._add(ir.FenceAsync())
+
+    def signal(self, flags: ir.View, last: ir.View) -> None:
+        """Tell all devices that what this one did before the kernel is done.
+
+        One thread of the grid adds 1 to each of `flags`, integers in the memory of devices, behind
+        setting `last` to 0: the device's own of the signals before these.
+
+        Args:
+            flags: one per device, this one's too.
+            last: one.
+        """
+        self._add(ir.Signal(_numbers("signal", flags), _numbers("signal", last, 1)))
+
+    def wait_signals(self, flag: ir.View, least: int) -> None:
+        """Wait until so many signals have come to a device's own integer; every thread does."""
+        self._add(ir.Await(_numbers("wait", flag, 1), whole("wait", "signals", least, 1)))
 
     def _group(self, what: str, kind: str, known: Sequence[str]) -> None:
         if kind not in known:

@@ -61,14 +61,14 @@ def _check_group(s: ir.WaitGroup | ir.Commit, where: ir.Where, target: Target) -
 
 
 def _top(kernel: ir.Kernel, target: Target) -> None:
-    """Roles stand at the top of a kernel; beside them are integers and barriers of the cluster."""
+    """Roles stand at the top of a kernel; beside them are integers, signals, cluster barriers."""
     for s, _ in ir.walk(kernel):
         if isinstance(s, ir.Roles) and s not in kernel.body:
             raise broken(s, "inside another statement", "at the top of a kernel")
     if not any(isinstance(s, ir.Roles) for s in kernel.body):
         return
     for s in kernel.body:
-        if not isinstance(s, ir.Roles | ir.Let | ir.ClusterArrive | ir.ClusterWait):
+        if not isinstance(s, ir.Roles | ir.Let | ir.ClusterArrive | ir.ClusterWait | ir.Signal):
             raise broken(s, "stands beside roles", "statements inside a role")
 
 

@@ -50,11 +50,11 @@ from axe_eq.target import Completion
 
 __all__ = [
     "CTA", "GMEM", "GROUPS", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP",
-    "WARPS_PER_GROUP", "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait",
-    "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For", "Gather", "Gemm",
-    "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles",
-    "Scan", "Scope", "Statement", "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where",
-    "children", "span", "walk",
+    "WARPS_PER_GROUP", "Arrive", "Assign", "Await", "Body", "Buffer", "ClusterArrive",
+    "ClusterWait", "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For",
+    "Gather", "Gemm", "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce",
+    "Role", "Roles", "Scan", "Scope", "Signal", "Statement", "Subscript", "Sync", "View", "Wait",
+    "WaitGroup", "Where", "children", "span", "walk",
 ]  # fmt: skip
 
 GMEM = Space("gmem", GLOBAL, ("m",))
@@ -351,6 +351,31 @@ class CopyAsync(Primitive):
 
 
 @dataclass(eq=False)
+class Signal(Primitive):
+    """Tell all devices that what this one did before the kernel is done.
+
+    One thread of the grid adds 1 to every number of `flags`, of which each device has one. Before,
+    it sets `last` to 0: the device's own number of the meeting before this one.
+    """
+
+    name: ClassVar = "signal"
+    tiles: ClassVar = ("flags", "last")
+    flags: View
+    last: View
+
+
+@dataclass(eq=False)
+class Await(Primitive):
+    """Wait until a number that devices add to is `least`; what they did before is known then."""
+
+    name: ClassVar = "await"
+    tiles: ClassVar = ("flag",)
+    says: ClassVar = ", at least {s.least}"
+    flag: View
+    least: int
+
+
+@dataclass(eq=False)
 class Kernel(ir.Kernel):
     """A kernel on threads.
 
@@ -365,6 +390,7 @@ class Kernel(ir.Kernel):
             compiler, which divides them among as many as it can.
         streamed: names of outputs that nothing finds in a cache after the kernel: theirs are the
             first places that caches give up.
+        awaited: names of inputs that other devices write while the kernel runs.
     """
 
     n_warps: int = field(kw_only=True)
@@ -375,6 +401,7 @@ class Kernel(ir.Kernel):
     cluster: int = 1
     resident: int = 0
     streamed: frozenset[str] = frozenset()
+    awaited: frozenset[str] = frozenset()
     issuer: ClassVar[str] = "thread"
     issuer_numbers: ClassVar[frozenset[str]] = frozenset(v.name for v in (WARP, LANE, THREAD))
 

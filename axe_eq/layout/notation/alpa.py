@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from lark import Token, Transformer
 
+from axe_eq.layout.notation.blocks import Names
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape
-from axe_eq.layout.notation.spec_search import Names
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.value.layout import Layout
 

@@ -53,21 +53,6 @@ def without_box(notation: str, layout: Layout) -> Layout:
     raise refusal(notation, layout, wrong, "no padding")
 
 
-def with_one_box(notation: str, layout: Layout) -> Layout:
-    """The same map without boxes in boxes.
-
-    Raises:
-        NotationError: one box does not compute it, or none is known to.
-    """
-    if not layout.inner:
-        return layout
-    plain = make(layout.shard, layout.replica, layout.offsets, (), *layout.boxes)
-    plain = canonical(notation, plain)
-    if plain.inner or plain.swizzle:
-        raise refusal(notation, layout, "a box in a box", "at most one box")
-    return make(plain.shard, plain.replica, plain.offsets, layout.swizzle, *plain.boxes)
-
-
 def canonical(notation: str, layout: Layout) -> Layout:
     """The canonical form of a layout.
 

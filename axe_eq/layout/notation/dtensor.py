@@ -18,34 +18,34 @@ import numpy as np
 from lark import Token, v_args
 from numpy.typing import NDArray
 
-from axe_eq.errors import NotationError, SearchError
+from axe_eq.errors import SearchError
 from axe_eq.layout.normal.ladder_search import find_ladder
 from axe_eq.layout.normal.recover_iters import NoIters
 from axe_eq.layout.normal.tables import from_points
-from axe_eq.layout.notation.cells import cells_of
-from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
+from axe_eq.layout.notation.cells import Cell, cells_of
+from axe_eq.layout.notation.common import settled
 from axe_eq.layout.notation.dtensor_search import find_placements
 from axe_eq.layout.notation.sharding import (
-    Digit,
     LadderDim,
     LocalDim,
-    MeshDigit,
-    Part,
     confirmed,
     known_mesh,
-    local_dim,
-    mesh_dims,
     needed_mesh,
     needed_shape,
     place,
+    scaled,
+    tensor_shape,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, Reader, build, parse, refuse
+from axe_eq.layout.notation.text import Context, Reader, build, parse, refusal, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
 Values = NDArray[np.int64]
+
+MAX_VALUES = 1 << 20
+"""Most values of a tensor dim whose devices are looked at one by one."""
 
 
 class _Shard(NamedTuple):
@@ -140,25 +140,23 @@ class _Step(NamedTuple):
     split_factor: int
 
 
-class _Uneven(Exception):
-    """Chunks that digits do not describe; the text says which."""
-
-
 def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim:
-    """A dim after its placements, by digits, or where they do not suffice from its elements."""
-    dim = _Dealt(extent)
-    try:
-        for step in steps:
-            dim.give_out(*step)
-        return local_dim(dim.parts(), axis)
-    except _Uneven as error:
-        wrong = str(error)
-    if extent > MAX_DECIDED:
-        _refuse(text, wrong, f"equal ones, or at most {MAX_DECIDED} values")
-    found = _enumerated(extent, steps, axis)
+    """A dim after its placements, read off from where its values go.
+
+    Where all pieces and chunks are equal, only the first value of every part is looked at.
+    """
+    parts = prod(step.n_chunks * step.split_factor for step in steps)
+    unit = 1 if extent % parts else extent // parts
+    if extent // unit > MAX_VALUES:
+        wrong = f"{extent} values in {parts} parts"
+        _refuse(text, wrong, f"at most {MAX_VALUES}, of equal parts that many parts")
+    found = _enumerated(extent // unit, steps, axis)
     if found is None:
-        _refuse(text, wrong, "shards that padded boxes compute")
-    return found
+        _refuse(text, f"uneven shards of {extent} values", "shards that padded boxes compute")
+    if unit == 1 or isinstance(found, LadderDim):
+        return found
+    block = [item for cell in found.cells for item in scaled(cell.block, unit)]
+    return LocalDim((Cell(extent, (*block, (unit, 1, DEFAULT_AXIS))),), found.room * unit)
 
 
 def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim | None:
@@ -205,70 +203,6 @@ def _chunks(values: Values, count: int) -> list[Values]:
     return [values[start : start + size] for start in range(0, len(values), size)]
 
 
-class _Dealt:
-    """A tensor dim while placements apply: its digits, and how many values its devices have."""
-
-    def __init__(self, extent: int) -> None:
-        self.closed: list[Part] = []
-        self.valid = extent
-        self.digits = [Digit(extent)]
-        self.sizes = {extent}  # of the devices that have any; more than one after uneven chunks
-
-    def parts(self) -> list[Part]:
-        """The finished dim."""
-        return [*self.closed, Part(self.valid, tuple(self.digits))]
-
-    def give_out(self, count: int, stride: int, split_factor: int) -> None:
-        """Gives `count` chunks of each of `split_factor` pieces of the local values to devices."""
-        local = [digit.extent for digit in self.digits if digit.stride is None]
-        if split_factor == 1 and len(local) == 1 and self.digits[-1].stride is None:
-            self._give_chunks(local[0], count, stride)
-            return
-        if self.sizes != {prod(local)}:
-            raise _Uneven(f"uneven shards of {sorted(self.sizes)} values in {split_factor} pieces")
-        self._give_pieces(count, stride, split_factor)
-        self.sizes = {prod(local) // count}
-
-    def _give_chunks(self, whole: int, count: int, stride: int) -> None:
-        chunk = -(-whole // count)
-        if whole % count:
-            if self.sizes != {whole}:
-                raise _Uneven(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
-            if self.digits[:-1]:
-                self.closed.append(Part(self.valid // whole, tuple(self.digits[:-1])))
-            self.valid, self.digits = whole, []
-        elif any(-(-size // count) != chunk for size in self.sizes):
-            raise _Uneven(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
-        self.digits = [*self.digits[:-1], Digit(count, stride), Digit(chunk)]
-        self.sizes = {min(size, chunk) for size in self.sizes} | {
-            size % chunk for size in self.sizes
-        }
-        self.sizes.discard(0)
-
-    def _give_pieces(self, count: int, stride: int, split_factor: int) -> None:
-        digits: list[Digit] = []
-        skip, take = split_factor, count
-        for digit in self.digits:
-            extent = digit.extent
-            if digit.stride is not None:
-                digits.append(digit)
-                continue
-            kept, extent, skip = self._shared(extent, skip)
-            given, extent, take = self._shared(extent, take) if skip == 1 else (1, extent, take)
-            digits += [Digit(kept), Digit(given, stride * take), Digit(extent)]
-        if skip * take > 1:
-            raise _Uneven(f"{split_factor} pieces of {count} chunks")
-        self.digits = [digit for digit in digits if digit.extent > 1] or [Digit(1)]
-
-    def _shared(self, extent: int, wanted: int) -> tuple[int, int, int]:
-        """How much of `wanted` a digit provides, what is left of the digit, and what is missing."""
-        if wanted % extent == 0:
-            return extent, 1, wanted // extent
-        if extent % wanted == 0:
-            return wanted, extent // wanted, 1
-        raise _Uneven(f"{extent} values in {wanted} pieces")
-
-
 # ---- writing ------------------------------------------------------------------------------------
 
 
@@ -279,45 +213,12 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: the layout is no sharding over whole mesh dims.
     """
     mesh = known_mesh("dtensor", layout, context)
-    shape = given_shape(layout, context) or ()
-    try:
-        dims = mesh_dims("dtensor", layout, context, mesh)
-        return _written(layout, shape, mesh, [_placement(mesh, name, dims) for name in mesh.shape])
-    except NotationError:
-        found = _searched(layout, shape, mesh)
-        if found is None:
-            raise
-        return found
-
-
-def _written(
-    layout: Layout, shape: Sequence[int], mesh: Mesh, placements: Sequence[_Placement]
-) -> str:
-    """The text of placements, once they are known to mean the layout."""
+    shape = tensor_shape("dtensor", layout, context, mesh.axis)
+    found = find_placements(settled(layout), shape, mesh)
+    if found is None:
+        wrong = "values are dealt out otherwise than in chunks over whole mesh dims"
+        raise refusal("dtensor", layout, wrong, f"one placement for each dim of {mesh}")
+    placements = [None if one is None else _Shard(*one) for one in found]
     text = ", ".join(str(placement or "Replicate()") for placement in placements)
     text = f"({text},)" if len(placements) == 1 else f"({text})"
     return confirmed("dtensor", layout, _sharded(text, placements, shape, mesh), text)
-
-
-def _searched(layout: Layout, shape: Sequence[int], mesh: Mesh) -> str | None:
-    """The text of the placements that the values of each dim tell; None where they tell none."""
-    try:
-        found = find_placements(settled(layout), shape, mesh)
-        if found is None:
-            return None
-        return _written(layout, shape, mesh, [None if f is None else _Shard(*f) for f in found])
-    except (NotationError, SearchError):
-        return None
-
-
-def _placement(mesh: Mesh, name: str, dims: Sequence[Sequence[MeshDigit]]) -> _Placement:
-    """The placement of one mesh dim; digits slower than its own that come later make it strided."""
-    later = list(mesh.shape)[list(mesh.shape).index(name) :]
-    for position, digits in enumerate(dims):
-        factor = 1
-        for digit in digits:
-            if digit.name == name:
-                return _Shard(position, factor)
-            if digit.name is None or digit.name in later:
-                factor *= digit.extent
-    return None

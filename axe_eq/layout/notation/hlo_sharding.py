@@ -16,11 +16,10 @@ import numpy as np
 from lark import Token, v_args
 from numpy.typing import NDArray
 
-from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout.normal.recover_iters import NoIters, from_table
 from axe_eq.layout.normal.tables import from_points, steps_of
-from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
-from axe_eq.layout.notation.hlo_blocks import filled, find_blocks
+from axe_eq.layout.notation.blocks import MAX_DEVICES, filled, find_blocks, shown
+from axe_eq.layout.notation.common import MAX_DECIDED
 from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
 from axe_eq.layout.notation.sharding import (
     LocalDim,
@@ -29,8 +28,8 @@ from axe_eq.layout.notation.sharding import (
     needed_mesh,
     needed_shape,
     place,
-    sharded_dims,
     split,
+    tensor_shape,
 )
 from axe_eq.layout.notation.text import (
     Context,
@@ -46,8 +45,6 @@ from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
-
-MAX_DEVICES = 1 << 20
 
 Table = NDArray[np.int64]
 
@@ -227,7 +224,7 @@ def _mesh(text: str, axes: Sequence[Any], devices: Any) -> tuple[dict[str, int],
         devices = _Iota(tile, None)
     table = _checked(text, tile, devices, 0).devices
     if table.max() >= len(table):
-        _refuse(text, f"device_ids {_some(table)}", "each of 0 to n - 1 once")
+        _refuse(text, f"device_ids {shown(table)}", "each of 0 to n - 1 once")
     return extents, table
 
 
@@ -285,7 +282,7 @@ def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layou
         or _decided(shape, some, held, axis)
     )
     if layout is None:
-        _refuse(text, f"device order {_some(sharding.devices)}", "an order that strides give")
+        _refuse(text, f"device order {shown(sharding.devices)}", "an order that strides give")
     return layout
 
 
@@ -336,10 +333,6 @@ def _cut_dims(
     return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
 
 
-def _some(devices: Sequence[int] | Table) -> str:
-    return ",".join(map(str, devices[:16])) + (",..." if len(devices) > 16 else "")
-
-
 # ---- writing ------------------------------------------------------------------------------------
 
 
@@ -353,67 +346,16 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding, or not one of the mesh's devices.
     """
-    axis, layout = device_axis(context), settled(layout)
-    shape = given_shape(layout, context) or ()
-    try:
-        return _by_dims(layout, context, axis)
-    except NotationError:
-        found = _by_blocks(layout, shape, axis, context.mesh)
-        if found is None:
-            raise
-        return found
-
-
-def _by_dims(layout: Layout, context: Context, axis: str) -> str:
-    """The sharding of a layout whose dims are device digits in front of local ones."""
-    shape = given_shape(layout, context) or ()
-    dims = sharded_dims("hlo_sharding", layout, given_shape(layout, context), axis)
-    tiles = [_leading(layout, dim, axis) for dim in dims]
-    used = [item for dim in tiles for item in dim]
-    start = layout.offset.get(axis, 0)
-    if any(item[2] == DEFAULT_AXIS for item in layout.replica if item[0] > 1 and item[1]):
-        raise refusal("hlo_sharding", layout, "copies inside a device", "copies on devices only")
-    if prod(extent for extent, _, _ in layout.replica) > MAX_DEVICES:
-        wrong = f"copies on {prod(extent for extent, _, _ in layout.replica)} devices"
-        raise refusal("hlo_sharding", layout, wrong, f"at most {MAX_DEVICES}")
-    copies = layout.replica_table(axis)
-    if start + int(copies[0]) < 0:
-        raise refusal("hlo_sharding", layout, f"device {start + int(copies[0])}", "0 or more")
-    counts = [it.size(dim) for dim in tiles]
-    if prod(counts) * len(copies) > MAX_DEVICES:
-        wrong = f"{prod(counts) * len(copies)} devices"
-        raise refusal("hlo_sharding", layout, wrong, f"at most {MAX_DEVICES}")
-    table = np.array([start], dtype=np.int64)
-    for extent, stride, _ in used:
-        table = np.add.outer(table, np.arange(extent) * stride).reshape(-1)
-    table = np.add.outer(table, copies).reshape(-1)
-    if len(table) == 1:
-        return _maximal(layout, shape, axis, int(table[0]), context.mesh)
-    if not np.array_equal(np.sort(table), np.arange(len(table))):
-        wrong = f"devices {_some(np.sort(table))}"
+    axis, mesh = device_axis(context), context.mesh
+    shape = tensor_shape("hlo_sharding", layout, context, axis)
+    blocks = find_blocks("hlo_sharding", layout, shape, axis)
+    if blocks.devices.size == 1:
+        return _maximal(layout, shape, axis, int(blocks.devices.max()), mesh)
+    table = filled(blocks, None if mesh is None else mesh.size)
+    if table is None and mesh is not None:
+        wrong = f"devices {shown(np.sort(blocks.devices.reshape(-1)))}"
         raise refusal("hlo_sharding", layout, wrong, "each of 0 to n - 1 once")
-    if context.mesh is not None and context.mesh.size != len(table):
-        wrong = f"{len(table)} of the mesh's {context.mesh.size} devices"
-        raise refusal("hlo_sharding", layout, wrong, "elements on all of them")
-    return _assigned(layout, shape, axis, table.reshape(*counts, len(copies)))
-
-
-def _by_blocks(layout: Layout, shape: tuple[int, ...], axis: str, mesh: Mesh | None) -> str | None:
-    """The sharding of a layout by the device of each block; None where it is none."""
-    if layout.swizzle or prod(shape) != layout.size:
-        return None
-    try:
-        blocks = find_blocks(layout, shape, axis, MAX_DEVICES)
-        if blocks is None:
-            return None
-        if blocks.devices.size == 1:
-            return _maximal(layout, shape, axis, int(blocks.devices.max()), mesh)
-        table = filled(blocks, None if mesh is None else mesh.size, MAX_DEVICES)
-        if table is None and mesh is None:
-            table = blocks.devices
-        return None if table is None else _assigned(layout, shape, axis, table)
-    except (NotationError, SearchError):
-        return None
+    return _assigned(layout, shape, axis, blocks.devices if table is None else table)
 
 
 def _maximal(
@@ -430,15 +372,6 @@ def _assigned(layout: Layout, shape: tuple[int, ...], axis: str, table: Table) -
     sharding = _Tiled(table.shape, table.reshape(-1), 1)
     text = _text(sharding)
     return confirmed("hlo_sharding", layout, tiled(text, shape, sharding, axis), text)
-
-
-def _leading(layout: Layout, dim: Sequence[Iter], axis: str) -> Iters:
-    tiles = tuple(item for item in dim if item[2] == axis)
-    if tiles != tuple(dim[: len(tiles)]):
-        raise refusal(
-            "hlo_sharding", layout, "blocks are dealt out in turns", "one block per device"
-        )
-    return tiles
 
 
 def _text(sharding: _Tiled) -> str:

@@ -7,28 +7,24 @@ that are not named replicate.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, v_args
 
-from axe_eq.errors import NotationError, SearchError
-from axe_eq.layout.notation.common import given_shape, settled
+from axe_eq.layout.notation.blocks import Names, find_names
 from axe_eq.layout.notation.sharding import (
-    MeshDigit,
     confirmed,
     known_mesh,
-    mesh_dims,
     mesh_tiles,
     needed_mesh,
     needed_shape,
     place,
     split,
     stated_mesh,
+    tensor_shape,
     unused_replicas,
 )
-from axe_eq.layout.notation.spec_search import Names, find_names
-from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refusal, refuse
+from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
@@ -151,46 +147,19 @@ def written(
     mesh: Mesh,
     text_of: Callable[[Sequence[Names]], str],
 ) -> str:
-    """The text of the mesh dims of each tensor dim, by digits, or where they do not tell by search.
+    """The text of the mesh dims of each tensor dim.
 
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    shape = given_shape(layout, context) or ()
-
-    def checked(names: Sequence[Names]) -> str:
-        text = text_of(names)
-        return confirmed(notation, layout, sharded(notation, text, shape, mesh, names), text)
-
-    try:
-        dims = mesh_dims(notation, layout, context, mesh)
-        return checked([names_of(notation, layout, mesh, dim) for dim in dims])
-    except NotationError:
-        with suppress(NotationError, SearchError):
-            found = find_names(settled(layout), shape, mesh)
-            if found is not None:
-                return checked(found)
-        raise
+    shape = tensor_shape(notation, layout, context, mesh.axis)
+    names = find_names(notation, layout, shape, mesh)
+    text = text_of(names)
+    return confirmed(notation, layout, sharded(notation, text, shape, mesh, names), text)
 
 
 def _spec(names: Sequence[Names]) -> str:
     return f"P({', '.join(map(_entry, names))})"
-
-
-def names_of(notation: str, layout: Layout, mesh: Mesh, dim: Sequence[MeshDigit]) -> Names:
-    """The mesh dims of one tensor dim, which must be its slowest digits.
-
-    Raises:
-        NotationError: a digit inside the devices is slower, or a mesh dim is used in part.
-    """
-    names = [digit.name for digit in dim if digit.name is not None]
-    for digit in dim:
-        if digit.name is not None and digit.extent != mesh.shape[digit.name]:
-            wrong = f"{digit.extent} blocks over mesh dim {digit.name}"
-            raise refusal(notation, layout, wrong, f"{mesh.shape[digit.name]}, all of it")
-    if any(digit.name is None for digit in dim[: len(names)]):
-        raise refusal(notation, layout, "blocks are dealt out in turns", "one block per device")
-    return tuple(names)
 
 
 def _entry(names: Names) -> str:

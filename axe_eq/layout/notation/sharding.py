@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from axe_eq.errors import LayoutError
+from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.normal import chains
 from axe_eq.layout.normal.decide import same_map
 from axe_eq.layout.normal.ladders import Field, Ladder, joined, of_block
-from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
-from axe_eq.layout.notation.common import given_shape, settled, with_one_box, without_swizzle
+from axe_eq.layout.notation.cells import Cell, layout_of
+from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.text import Context, refusal, refuse, spelling
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.check import make_offsets
@@ -25,20 +25,6 @@ from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
 DEVICE_AXIS = "gpuid"
-
-
-class Digit(NamedTuple):
-    """A digit of a tensor dim: `stride` device ids apart, or inside a device if that is None."""
-
-    extent: int
-    stride: int | None = None
-
-
-class Part(NamedTuple):
-    """Consecutive digits of a dim, slow to fast, of whose values only the first `valid` exist."""
-
-    valid: int
-    digits: tuple[Digit, ...]
 
 
 class LocalDim(NamedTuple):
@@ -74,13 +60,6 @@ class LadderDim(NamedTuple):
             return dim
         fields = [(cell.valid, of_block(it.fuse(cell.block), cell.valid)) for cell in dim.cells]
         return LadderDim(*joined(fields), dim.room)
-
-
-class MeshDigit(NamedTuple):
-    """A digit of a tensor dim: over the mesh dim `name`, or inside a device if that is None."""
-
-    extent: int
-    name: str | None
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -153,22 +132,6 @@ def split(extent: int, tiles: Sequence[Iter]) -> LocalDim:
     return LocalDim((Cell(extent, (*tiles, (size, 1, DEFAULT_AXIS))),), size)
 
 
-def local_dim(parts: Sequence[Part], axis: str) -> LocalDim:
-    """The dim of its parts, whose digits inside a device lie dense and in order there."""
-    room = prod(digit.extent for part in parts for digit in part.digits if digit.stride is None)
-    pitch, cells = room, []
-    for part in parts:
-        block: list[Iter] = []
-        for extent, stride in part.digits:
-            if stride is None:
-                pitch //= extent
-                block.append((extent, pitch, DEFAULT_AXIS))
-            else:
-                block.append((extent, stride, axis))
-        cells.append(Cell(part.valid, tuple(block)))
-    return LocalDim(tuple(cells), room)
-
-
 def place(
     dims: Sequence[LocalDim | LadderDim], replica: Iters = (), offset: dict[str, int] | None = None
 ) -> Layout:
@@ -184,16 +147,16 @@ def place(
     pitch = 1
     for dim in reversed(dims):
         if isinstance(dim, LocalDim):
-            cells[:0] = [Cell(cell.valid, _scaled(cell.block, pitch)) for cell in dim.cells]
+            cells[:0] = [Cell(cell.valid, scaled(cell.block, pitch)) for cell in dim.cells]
         extent, ladder, room = LadderDim.of(dim)
-        fields.insert(0, (extent, _scaled(ladder, pitch)))
+        fields.insert(0, (extent, scaled(ladder, pitch)))
         pitch *= room
     if all(isinstance(dim, LocalDim) for dim in dims):
         return layout_of(cells, replica, offset)
     return chains.build(fields, replica, make_offsets(offset or {}), keep=True)
 
 
-def _scaled(items: Iters, pitch: int) -> Iters:
+def scaled(items: Iters, pitch: int) -> Iters:
     """Iters or rungs, with the strides on ``m`` that many times as large."""
     return tuple((n, s * pitch if axis == DEFAULT_AXIS else s, axis) for n, s, axis in items)
 
@@ -215,79 +178,42 @@ def mesh_tiles(mesh: Mesh, names: Sequence[str]) -> list[Iter]:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def sharded_dims(
-    notation: str, layout: Layout, extents: tuple[int, ...] | None, axis: str
-) -> list[list[Iter]]:
-    """Per tensor dim the iters of a sharding, slow to fast, padding included.
+def tensor_shape(notation: str, layout: Layout, context: Context, axis: str) -> tuple[int, ...]:
+    """The extents of a tensor that lies on devices, and inside them on ``m`` from 0 on.
 
     Raises:
-        NotationError: the layout has more than shards: another axis, a swizzle, an iter across
-            two dims.
+        NotationError: it is not known, or the layout has another size, axis or offset.
     """
-    layout = settled(with_one_box(notation, without_swizzle(notation, layout)))
-    if extents is None:
+    shape = given_shape(layout, context)
+    if shape is None:
         raise refusal(notation, layout, "the tensor's extents are not known", spelling().shape)
-    if prod(extents) != layout.size:
-        raise refusal(notation, layout, f"shape {tuple(extents)}", f"{layout.size} elements")
+    if prod(shape) != layout.size:
+        raise refusal(notation, layout, f"shape {tuple(shape)}", f"{layout.size} elements")
+    layout = settled(layout)
     for other in sorted(set(layout.axes) - {axis, DEFAULT_AXIS}):
         raise refusal(notation, layout, f"axis {other}", f"devices on {axis}, elements on m")
     if DEFAULT_AXIS in layout.offset:
         raise refusal(notation, layout, f"offset {layout.offset[DEFAULT_AXIS]}@m", "offset 0")
-    shares = cut(cells_of(layout), extents)
-    if shares is None:
-        raise refusal(
-            notation, layout, f"an iter crosses the dims of {tuple(extents)}", "none does"
-        )
-    return [[item for cell in share for item in it.fuse(cell.block)] for share in shares]
-
-
-def mesh_dims(notation: str, layout: Layout, context: Context, mesh: Mesh) -> list[list[MeshDigit]]:
-    """Per tensor dim its digits over mesh dims and inside a device, slow to fast.
-
-    Raises:
-        NotationError: as `sharded_dims`, or a device stride that is no product of mesh dims.
-    """
-    layout = settled(layout)
-    if mesh.axis in layout.offset:
-        raise refusal(notation, layout, f"offset {layout.offset[mesh.axis]}", "all of the mesh")
-    dims = sharded_dims(notation, layout, given_shape(layout, context), mesh.axis)
-    return [_mesh_digits(notation, layout, dim, mesh) for dim in dims]
-
-
-def _mesh_digits(notation: str, layout: Layout, dim: Sequence[Iter], mesh: Mesh) -> list[MeshDigit]:
-    digits: list[MeshDigit] = []
-    for extent, stride, axis in dim:
-        if axis != mesh.axis:
-            digits.append(MeshDigit(extent, None))
-            continue
-        while extent > 1:
-            name, part = _slowest(mesh, extent, stride)
-            if part == 1:
-                raise refusal(
-                    notation, layout, f"{extent} blocks {stride} devices apart", f"dims of {mesh}"
-                )
-            digits.append(MeshDigit(part, name))
-            extent //= part
-    return digits
-
-
-def _slowest(mesh: Mesh, extent: int, stride: int) -> tuple[str, int]:
-    """The mesh dim that the slowest part of a device iter runs over, and that part's extent."""
-    reach = extent * stride
-    for name, (size, step) in mesh.axes.items():
-        part = reach // max(step, stride)
-        inside = step < reach <= size * step and size * step % reach == 0
-        if inside and reach % max(step, stride) == 0 and extent % part == 0:
-            return name, part
-    return "", 1
+    if any(
+        name == DEFAULT_AXIS for extent, stride, name in layout.replica if extent > 1 and stride
+    ):
+        raise refusal(notation, layout, "copies inside a device", "copies on devices only")
+    return shape
 
 
 def confirmed(notation: str, layout: Layout, again: Layout, text: str) -> str:
     """Returns `text` after checking that it reads as `layout`.
 
     Raises:
-        NotationError: the nearest sharding is another map.
+        NotationError: the nearest sharding is another map, or that is not decided.
     """
-    if same_map(again, layout) is not None:
-        raise refusal(notation, layout, f"{text} is another map", "blocks dense and row-major on m")
-    return text
+    expected = "blocks dense and row-major on m"
+    try:
+        differ = same_map(again, layout)
+    except SearchError as error:
+        raise refusal(notation, layout, f"{error.thing}: {error.wrong}", expected) from None
+    if differ is None:
+        return text
+    acting = [str(sw) for sw in layout.swizzle if sw.bits]
+    wrong = f"swizzle {acting[0]}" if acting else f"{text} is another map"
+    raise refusal(notation, layout, wrong, expected)

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, v_args
 
+from axe_eq.layout.notation.blocks import Names
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
 from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape, stated_mesh
-from axe_eq.layout.notation.spec_search import Names
 from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh

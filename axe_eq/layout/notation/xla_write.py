@@ -8,22 +8,20 @@ Source: XLA, "Tiled layout"; that repeated tiles reach every order of digits is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.layout.normal.chains import ladder_of
-from axe_eq.layout.normal.ladders import Ladder, iters_of, split
+from axe_eq.layout.normal.ladders import Ladder, iters_of, joined, of_block, split
 from axe_eq.layout.normal.nested_boxes import Stage
-from axe_eq.layout.notation.cells import Cell, cells_of, cut
 from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_TRIED, find_steps, widened
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array, tiled_extents
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.boxes import trim
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 
@@ -113,14 +111,14 @@ def _find_behind(layout: Layout, shape: Sequence[int], wrong: str) -> tuple[_Arr
     found = find_steps(table, shape, partial(_is_placed, layout.size))
     if found is None:
         raise TilingError(f"{wrong}, and no tiles are found in {MAX_TRIED} tables")
-    array = _find_nested(found.ladder, [shape[dim] for dim in found.order])
+    array = _find_array(found.ladder, [shape[dim] for dim in found.order])
     return array._replace(dims=found.order), list(found.steps)
 
 
 def _is_placed(size: int, ladder: Ladder) -> bool:
     """Whether the digits of a ladder lie one behind another."""
     try:
-        _find_nested(ladder, (size,))
+        _find_array(ladder, (size,))
     except TilingError:
         return False
     return True
@@ -133,56 +131,31 @@ def _places(layout: Layout) -> NDArray[np.int64]:
 # ---- digits -------------------------------------------------------------------------------------
 
 
-def _find_array(cells: Sequence[Cell], shape: Sequence[int]) -> _Array:
+def _find_array(ladder: Ladder, shape: Sequence[int]) -> _Array:
     """Groups the dimensions so that no digit crosses a group, and lists all digits."""
-    groups, shares = _grouped(list(cells), shape, cut)
+    groups = _grouped(ladder, shape)
     strides: list[tuple[int, _Digit]] = []
-    for group, share in enumerate(shares):
-        radix = 1
-        for cell in reversed(share):
-            lower = radix
-            for extent, stride, _ in reversed(trim(cell.valid, it.fuse(cell.block))):
-                strides.append((stride, _Digit(group, lower, extent, extent)))
-                lower *= extent
-            radix *= cell.valid
-    return _Array(groups, *_placed(strides))
-
-
-def _grouped(
-    rest: Any, shape: Sequence[int], halve: Callable[[Any, tuple[int, int]], Sequence[Any] | None]
-) -> tuple[tuple[tuple[int, ...], ...], list[Any]]:
-    """The smallest groups of dimensions at whose boundaries digits are cut, and their digits.
-
-    Args:
-        rest: all digits.
-        shape: the dimensions.
-        halve: the slow and the fast ones of some digits, by how many values they have; None where
-            one crosses.
-    """
-    groups: list[tuple[int, ...]] = []
-    shares: list[Any] = []
-    begin, end = len(shape) - 1, len(shape)
-    while end:
-        pieces = halve(rest, (prod(shape[:begin]), prod(shape[begin:end])))
-        if pieces is None and begin:
-            begin -= 1
-            continue
-        rest, share = pieces if pieces is not None else (rest[:0], rest)
-        groups.insert(0, tuple(shape[begin:end]))
-        shares.insert(0, share)
-        begin, end = begin - 1, begin
-    return tuple(groups), shares
-
-
-def _find_nested(ladder: Ladder, shape: Sequence[int]) -> _Array:
-    """`_find_array` of boxes in boxes: digits whose levels need not divide each other."""
-    groups, shares = _grouped(ladder, shape, lambda rest, two: split(prod(two), rest, two))
-    strides: list[tuple[int, _Digit]] = []
-    for group, (extents, own) in enumerate(zip(groups, shares, strict=True)):
+    for group, (extents, own) in enumerate(groups):
         counts = iters_of(prod(extents), own)
         for (level, stride, _), (count, _, _) in zip(own, counts, strict=True):
             strides.append((stride, _Digit(group, level, count, count)))
-    return _Array(groups, *_placed(strides))
+    return _Array(tuple(extents for extents, _ in groups), *_placed(strides))
+
+
+def _grouped(ladder: Ladder, shape: Sequence[int]) -> list[tuple[tuple[int, ...], Ladder]]:
+    """The smallest groups of dimensions at whose boundaries digits are cut, with their digits."""
+    groups: list[tuple[tuple[int, ...], Ladder]] = []
+    begin, end = len(shape) - 1, len(shape)
+    while end:
+        two = prod(shape[:begin]), prod(shape[begin:end])
+        halves = split(prod(two), ladder, two)
+        if halves is None and begin:
+            begin -= 1
+            continue
+        ladder, own = halves if halves is not None else ((), ladder)
+        groups.insert(0, (tuple(shape[begin:end]), own))
+        begin, end = begin - 1, begin
+    return groups
 
 
 def _find_chain(layout: Layout, shape: Sequence[int]) -> tuple[_Array, list[_Inner]]:
@@ -191,28 +164,28 @@ def _find_chain(layout: Layout, shape: Sequence[int]) -> tuple[_Array, list[_Inn
     Then there is one per box that does something, and one for the list of iters. The place in one,
     padding counted, is the index of the next, which has one group.
     """
-    if not layout.inner:
-        return _find_array(cells_of(layout), shape), []
     ladder = ladder_of(layout)
     if ladder is not None:
-        return _find_nested(ladder, shape), []
+        return _find_array(ladder, shape), []
     assert layout.box is not None
     assert layout.padded is not None
     stages = [Stage(layout.box, layout.padded), *layout.inner]
     first, *inner = [stage for stage in stages if stage.box != stage.padded or stage.order]
     room = it.size(layout.shard)
-    end = _find_array([Cell(room, layout.shard)], (room,))
+    end = _find_array(of_block(it.fuse(layout.shard), room), (room,))
     return _find_stage(first, shape), [*inner, end]
 
 
 def _find_stage(stage: Stage, shape: Sequence[int] | None = None) -> _Array:
     """The array of a box, whose places are the indices of its padded shape."""
-    order = stage.order or range(len(stage.box))
-    cells = [Cell(1, ())] * len(stage.box)
-    for dim, extent in enumerate(stage.box):
-        block = (extent, prod(stage.padded[dim + 1 :]), DEFAULT_AXIS)
-        cells[order[dim]] = Cell(extent, (block,) if extent > 1 else ())
-    return _find_array(cells, (prod(stage.box),) if shape is None else shape)
+    fields = [
+        (extent, of_block(((extent, prod(stage.padded[dim + 1 :]), DEFAULT_AXIS),), extent))
+        for dim, extent in enumerate(stage.box)
+    ]
+    if stage.order:
+        fields = [fields[stage.order.index(dim)] for dim in range(len(fields))]
+    size, ladder = joined(fields)
+    return _find_array(ladder, (size,) if shape is None else shape)
 
 
 def _placed(strides: list[tuple[int, _Digit]]) -> tuple[tuple[_Digit, ...], int]:

@@ -12,6 +12,7 @@ from itertools import product
 import numpy as np
 
 from axe_eq.program.facts import facts_of
+from axe_eq.program.gathers import index_limits
 from axe_eq.program.known import DEFINED
 from axe_eq.program.node import Program
 from axe_eq.program.terms import encode
@@ -48,8 +49,11 @@ def _is_defined(program: Program, values: str, scale: float) -> bool:
     rng = np.random.default_rng(0)
     given: dict[str, Real] = {}
     roots = in_float64(program.outputs)
+    limits = index_limits(program.outputs)
     for spec in program.inputs:
         array = random_array(spec.node.type, rng, values)
+        if spec.node in limits:  # elsewhere nothing is read
+            array = np.mod(array, np.minimum(limits[spec.node], np.iinfo(array.dtype).max))
         if array.dtype.kind not in "iub":
             array = array.astype(np.float64) * scale
         given[spec.name] = real(array)

@@ -360,19 +360,16 @@ def accumulate(w: Writer, call: Call, s: ir.Primitive) -> None:
     if parts == 1:
         _chain(w, call, target, runs[0])
         return
-    w.line("{")
-    w.depth += 1
-    kind = w.register_type(out.buffer.dtype)
-    names = [target, *(f"chain{i}" for i in range(1, parts))]
-    w.line(f"{kind} {', '.join(names[1:])};")
-    for name, run in zip(names, runs, strict=True):
-        _chain(w, call, name, run)
-    while len(names) > 1:
-        for a, b in zip(names[::2], names[1::2], strict=True):
-            w.line(f"{a} = {cells.combine(call['monoid'], a, b, out.buffer.dtype)};")
-        names = names[::2]
-    w.depth -= 1
-    w.line("}")
+    with w.block():
+        kind = w.register_type(out.buffer.dtype)
+        names = [target, *(f"chain{i}" for i in range(1, parts))]
+        w.line(f"{kind} {', '.join(names[1:])};")
+        for name, run in zip(names, runs, strict=True):
+            _chain(w, call, name, run)
+        while len(names) > 1:
+            for a, b in zip(names[::2], names[1::2], strict=True):
+                w.line(f"{a} = {cells.combine(call['monoid'], a, b, out.buffer.dtype)};")
+            names = names[::2]
 
 
 def _chain(w: Writer, call: Call, target: str, run: Sequence[int]) -> None:
@@ -413,22 +410,21 @@ def ld_reduce(w: Writer, call: Call, s: ir.Primitive) -> None:
     words = n if n > 1 else most if step == 1 and count % most == 0 else 1
     name = prelude.access_name("ld", "shared", words, kind)
     w.use(name, lambda: prelude.access("ld", "shared", words, kind))
-    w.line("{")
-    w.line(f"  {kind} other[{count * n}];")
-    for first in range(0, count * n, words):
-        targets = ", ".join(f"other[{first + i}]" for i in range(words))
-        place = Address(at.buffer, at.byte + first // n * step * regs.buffer.itemsize)
-        w.line(f"  {name}({targets}, {w.address(place)});")
-    for i, register in enumerate(regs.index):
-        parts = [f"other[{i + p * n}]" for p in range(count)]
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=False)
-            rest = parts[len(parts) // 2 * 2 :]
-            found = [cells.combine(call["monoid"], a, b, regs.buffer.dtype) for a, b in pairs]
-            parts = found + rest
-        helpers(w, parts[0])
-        w.line(f"  {w.name(regs.buffer)}[{register}] = {parts[0]};")
-    w.line("}")
+    with w.block():
+        w.line(f"{kind} other[{count * n}];")
+        for first in range(0, count * n, words):
+            targets = ", ".join(f"other[{first + i}]" for i in range(words))
+            place = Address(at.buffer, at.byte + first // n * step * regs.buffer.itemsize)
+            w.line(f"{name}({targets}, {w.address(place)});")
+        for i, register in enumerate(regs.index):
+            parts = [f"other[{i + p * n}]" for p in range(count)]
+            while len(parts) > 1:
+                pairs = zip(parts[::2], parts[1::2], strict=False)
+                rest = parts[len(parts) // 2 * 2 :]
+                found = [cells.combine(call["monoid"], a, b, regs.buffer.dtype) for a, b in pairs]
+                parts = found + rest
+            helpers(w, parts[0])
+            w.line(f"{w.name(regs.buffer)}[{register}] = {parts[0]};")
 
 
 def sync(w: Writer, call: Call, s: ir.Primitive) -> None:

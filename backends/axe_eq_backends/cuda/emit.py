@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from axe_eq.errors import EmitError
@@ -181,6 +182,15 @@ class Writer:
     def line(self, content: str) -> None:
         """One line at the present depth."""
         self.lines.append("  " * self.depth + content)
+
+    @contextmanager
+    def block(self, head: str = "{", tail: str = "}") -> Iterator[None]:
+        """What is written meanwhile stands between these lines, one deeper."""
+        self.line(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.line(tail)
 
     def expr(self, e: Int) -> str:
         """An integer expression."""
@@ -362,18 +372,14 @@ class Writer:
         if not self.kernel.barriers:
             return
         self.use("barrier_init")
-        self.line("if (thread == 0) {")
-        for b in self.kernel.barriers:
-            name = self.name(b)
-            self.line(
-                f"  for (int i = 0; i < {b.slots}; i++) barrier_init({name} + 8 * i, {b.arrivals});"
-            )
-        self.line('  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
-        for a in maps:
-            self.line(
-                f'  asm volatile("prefetch.tensormap [%0];" :: "l"(&{self.map_names[a.name]}));'
-            )
-        self.line("}")
+        with self.block("if (thread == 0) {"):
+            for b in self.kernel.barriers:
+                each = f"barrier_init({self.name(b)} + 8 * i, {b.arrivals});"
+                self.line(f"for (int i = 0; i < {b.slots}; i++) {each}")
+            self.line('asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
+            for a in maps:
+                name = self.map_names[a.name]
+                self.line(f'asm volatile("prefetch.tensormap [%0];" :: "l"(&{name}));')
         if self.kernel.cluster > 1:  # nobody reaches a CTA whose barriers are not there yet
             self.line(f"{self.use('cluster_start')}();")
         else:
@@ -391,11 +397,8 @@ class Writer:
     # -- statements --
 
     def _block(self, head: str, body: ir.Body, where: ir.Where, tail: str = "}") -> None:
-        self.line(head + " {")
-        self.depth += 1
-        self._body(body, where)
-        self.depth -= 1
-        self.line(tail)
+        with self.block(head + " {", tail):
+            self._body(body, where)
 
     def _body(self, body: ir.Body, where: ir.Where) -> None:
         for s in body:
@@ -454,17 +457,14 @@ class Writer:
                 else f"group >= {role.low} && group < {role.high}"
             )
             head = f"if ({test})" if number == 0 else "else" if last else f"else if ({test})"
-            self.line(head + " {")
-            self.depth += 1
-            if role.registers:
-                change = "inc" if role.registers > entry else "dec"
-                form = f"setmaxnreg.{change}.sync.aligned.u32 {role.registers};"
-                self.line(f'asm volatile("{form}");')
-            self.line(f"const int {role.var.name} = group;")
-            self._declare_registers(role.body)
-            self._body(role.body, ir.Where("warpgroup", ir.WARPS_PER_GROUP, role))
-            self.depth -= 1
-            self.line("}")
+            with self.block(head + " {"):
+                if role.registers:
+                    change = "inc" if role.registers > entry else "dec"
+                    form = f"setmaxnreg.{change}.sync.aligned.u32 {role.registers};"
+                    self.line(f'asm volatile("{form}");')
+                self.line(f"const int {role.var.name} = group;")
+                self._declare_registers(role.body)
+                self._body(role.body, ir.Where("warpgroup", ir.WARPS_PER_GROUP, role))
 
     def _synchronise(self, s: ir.Statement, where: ir.Where) -> None:
         match s:

@@ -16,6 +16,7 @@ from axe_eq_backends.cuda import (
     matrix,
     mma,
     scan_plan,
+    signals,
     tma,
     warps,
     wgmma,
@@ -25,7 +26,7 @@ from axe_eq_backends.cuda.scan_calls import CALLS as SCAN_CALLS
 
 
 def _family(name: str, derive: Derive, *calls: str) -> RowFamily:
-    texts: Mapping[str, Callable[..., Any]] = {**CALLS, **SCAN_CALLS}
+    texts: Mapping[str, Callable[..., Any]] = {**CALLS, **SCAN_CALLS, **signals.CALLS}
     meanings = {c: Later("axe_eq_backends.cuda.meaning:MEANINGS", c) for c in calls}
     return RowFamily(name, derive, meanings, {c: texts[c] for c in calls})
 
@@ -40,6 +41,8 @@ OWN = (
             "st_shared", "ld_peer"),
     _family("gather", gathers.derive),
     _family("matrix", matrix.derive, "ldmatrix", "stmatrix"),
+    _family("signal", signals.derive, "signal_clear", "signal_fence", "signal_add",
+            "signal_wait"),
     _family("move", warps.derive_move),
     _family("cells", warps.derive_cells, "map", "fill", "index"),
     _family("shuffle", warps.derive_reduce, "accumulate", "shuffle", "ld_reduce", "sync"),

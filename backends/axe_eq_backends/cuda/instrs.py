@@ -203,4 +203,13 @@ REGISTERS = (
     Instr("shuffle.reduce", "reduce", (), (("f32",), ("f64",), ("i32",), ("i64",)), "warp"),
 )
 
-HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + FETCH + GATHER + MATRIX + REGISTERS
+# Of devices that see each other's memory: at the scope of the system.
+SIGNALS = (
+    Instr("signal.add", "signal", (), (("i32",),)),
+    Instr("signal.wait", "await", (), (("i32",),)),
+)
+
+HOPPER = (
+    *(WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + FETCH + GATHER + MATRIX + REGISTERS),
+    *SIGNALS,
+)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ScheduleError
+from axe_eq.kernel.devices import Device
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import interpret
@@ -40,6 +41,7 @@ def launch(
     order: str = "random",
     seed: int = 0,
     spans: Mapping[str, int] = MappingProxyType({}),
+    device: Device | None = None,
 ) -> None:
     """Interpret a kernel on flat buffers, at plan level where plans are given.
 
@@ -50,6 +52,7 @@ def launch(
         order: when asynchronous effects happen.
         seed: of those that happen at random.
         spans: elements of one device's memory of buffers that lie across devices.
+        device: which one runs it, where several are interpreted together.
 
     Raises:
         KernelFault: what it does wrong.
@@ -78,7 +81,10 @@ def launch(
         tensors[tensor.name] = np.broadcast_to(flat[buffer][at], shape)
     run = interpret(
         lowered.kernel, tensors, lowered.params, planned=planned, meanings=meanings(),
-        order=order, seed=seed,
+        order=order, seed=seed, device=device,
+        shared={} if device is None else {
+            name: device.shared[b] for name, b in lowered.buffers.items() if b in device.shared
+        },
     )  # fmt: skip
     for name, found in run.outputs.items():
         flat[lowered.buffers[name]][places[name]] = found
@@ -90,6 +96,7 @@ def run(
     target: Target,
     arrays: Mapping[str, Array],
     order: int = 0,
+    device: Device | None = None,
 ) -> dict[str, Array]:
     """Lower a step and run its instruction calls; see `axe_eq.run.interpret.Interpreter`.
 
@@ -108,7 +115,8 @@ def run(
         flat[name][elements(over.buffers[name].layout, arrays[name].shape)] = arrays[name]
     when = SWEEP[order] if order < len(SWEEP) else "random"
     launch(kernel.lowered, flat, planned=kernel.planned, order=when, seed=order,
-           spans={n: span(Layout.parse(graph.buffers[n].layout)) for n in flat})  # fmt: skip
+           spans={n: span(Layout.parse(graph.buffers[n].layout)) for n in flat},
+           device=device)  # fmt: skip
     return {
         w.buffer: flat[w.buffer][
             elements(over.buffers[w.buffer].layout, graph.buffers[w.buffer].value_type.shape)
@@ -120,7 +128,28 @@ def run(
 class CudaInterpreter:
     """The interpreter of family "cuda"."""
 
-    run = staticmethod(run)
+    def run(
+        self,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
+    ) -> dict[str, Array]:
+        """Run a step; see `axe_eq.run.interpret.Interpreter`."""
+        return run(step, graph, target, arrays, order)
+
+    def on(
+        self,
+        device: Device,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
+    ) -> dict[str, Array]:
+        """Run a step on one of several devices; see `axe_eq.run.interpret.DeviceInterpreter`."""
+        return run(step, graph, target, arrays, order, device)
 
 
 INTERPRETER = CudaInterpreter()

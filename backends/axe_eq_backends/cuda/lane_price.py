@@ -46,15 +46,23 @@ def operations(cells: Iterable[Cell]) -> float:
     return sum(ops.cell(part.cell)[0].flops for part in parts)
 
 
+def first_s(target: Target, n_bytes: float) -> float:
+    """Seconds until a kernel has what it reads first.
+
+    What is little lies in a cache, or has been asked for when the kernel before ends.
+    """
+    of_l2 = n_bytes / target.limits["l2_bytes"]
+    return target.memories[0].latency_s * min(1.0, of_l2 / target.figure("little"))
+
+
 def floor_s(target: Target, n_bytes: float) -> float:
     """Seconds that a kernel takes beside its launch, its bytes and what its CTAs compute.
 
-    What is little has been asked for when the kernel before ends. The second latency is that of
-    kernels with more than is on its way at once.
+    The second latency is that of kernels with more than is on its way at once.
     """
     of_l2 = n_bytes / target.limits["l2_bytes"]
-    waits = (min(1.0, of_l2 / target.figure(name)) for name in ("little", "on_its_way"))
-    return target.memories[0].latency_s * sum(waits)
+    more = min(1.0, of_l2 / target.figure("on_its_way"))
+    return first_s(target, n_bytes) + target.memories[0].latency_s * more
 
 
 def residents(target: Target, warps: int, registers: int) -> int:
@@ -126,6 +134,7 @@ class Tensors:
         shifted: bool = False,
         reads: float = 0.0,
         follows: float = 0.0,
+        run: int = 0,
         computes: float = 0.0,
         apart: float = 0.0,
     ) -> Candidate:
@@ -157,6 +166,8 @@ class Tensors:
             reads: seconds of one CTA until it has read all; where it says, those that run together
                 read, compute and store at the same time.
             follows: seconds until the next CTAs begin, beside `cta_s`.
+            run: elements of a row that a warp stores at once where it stores several rows; 0 where
+                all are of one.
             computes: seconds of `chain` in which threads compute what they hold.
             apart: part that memory takes longer.
         """
@@ -205,15 +216,25 @@ class Tensors:
         parts = memory, vector * busiest + issued, waits, asks - issued
         together = sum(part**power for part in parts) ** (1 / power)
         time_s = target.launch_s + floor + (chain or 0.0) + together * (1.0 + loss)
+        stores = self._stored_apart(along, run)
+        stores *= max(
+            target.figure("apart_store_s"), target.figure("unit_store_s") / min(blocks, units)
+        )
+        time_s += stores
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks), "latency_s": floor + (chain or 0.0),
         }  # fmt: skip
         if waits:
             costs["waits_s"] = waits
-        if asks:
-            costs["asks_s"] = asks
+        if asks + stores:
+            costs["asks_s"] = asks + stores
         return Candidate(parameters, time_s, costs)
+
+    @property
+    def n_bytes(self) -> float:
+        """Bytes that cross main memory."""
+        return self._once[0]
 
     def ends(self, target: Target, wide: int) -> float:
         """Seconds of a CTA for the ends of rows that begin anywhere, read by vectors so wide.
@@ -271,13 +292,27 @@ class Tensors:
         first, last = min(a for a, _ in ends), max(b for _, b in ends)
         return float((last - first + 1) * DTYPES[same[0].dtype].itemsize)
 
-    def scattered(self, dim: int, stores: bool = False) -> float:
-        """Bytes that memory moves beside those wanted, where neighbours along a dim are."""
+    def _stored_apart(self, dim: int, run: int) -> float:
+        """Parts of sectors that are stored alone, where lanes are neighbours along a dim.
+
+        With a `run` of few neighbours the next ones of a warp are of the next row.
+        """
         total = 0.0
-        tensors = self.outputs if stores else self.operands
+        for o in self.outputs:
+            size = DTYPES[o.dtype].itemsize
+            step, at_once = abs(o.strides[dim]), 1
+            if step == 1 and 0 < run * size < SECTOR_BYTES:
+                step, at_once = abs(o.strides[dim - 1]), run
+            if step > at_once:
+                total += self._footprint(o) / size / at_once * min(1.0, step * size / SECTOR_BYTES)
+        return total
+
+    def scattered(self, dim: int) -> float:
+        """Bytes that memory gives beside those wanted, where neighbours along a dim are read."""
+        total = 0.0
         # What lies between the elements of one operand may be those of another.
-        beside = Counter(self._comb(o, dim) for o in tensors)
-        for o in tensors:
+        beside = Counter(self._comb(o, dim) for o in self.operands)
+        for o in self.operands:
             whole = SECTOR_BYTES // DTYPES[o.dtype].itemsize
             apart = 1 if o.looks else min(abs(o.strides[dim]), whole)
             total += self._footprint(o) * max(0.0, apart / beside[self._comb(o, dim)] - 1)

@@ -21,6 +21,7 @@ from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda import contract
 from axe_eq_backends.cuda.lane_price import SECTOR_BYTES
 from axe_eq_backends.cuda.leaves import Names
+from axe_eq_backends.cuda.meet import meet
 from axe_eq_backends.cuda.prefixes import alone
 from axe_eq_backends.cuda.schedules import chunks, gemm, products
 from axe_eq_backends.cuda.schedules.chunks import Tiling
@@ -55,7 +56,7 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
     # Small reductions are read as cells too, with a tensor for each place: not by every kernel.
     buffers = {t.name: made.buffers[t.name] for t in made.kernel.tensors}
     made.kernel.streamed = _streamed(made, step, graph, target)
-    return replace(made, buffers=buffers)
+    return meet(replace(made, buffers=buffers), step, graph)
 
 
 def _streamed(

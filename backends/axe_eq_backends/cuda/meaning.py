@@ -17,7 +17,7 @@ from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import Env, Ints, KernelFault
 from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
-from axe_eq.kernel.threads.interp import tiles
+from axe_eq.kernel.threads.interp import signals, tiles
 from axe_eq.kernel.threads.interp.machine import Cta, Issue, Meaning
 from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.layout.value.swizzle import Swizzle
@@ -486,6 +486,29 @@ def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     cta.clocks.barrier(cta.clocks.classes(issue.who))
 
 
+def signal_add(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """The first thread of the grid adds 1 to a number, or clears it.
+
+    What its device knew when the kernel began is told with it, if a fence stands between.
+    """
+    tensor = cta.tensors[call["tensor"].name]
+    signals.add(cta, tensor, _number(call, env), issue, is_more=call.op == "signal_add")
+
+
+def signal_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """What comes next is behind all that the thread knows."""
+    cta.fenced = True
+
+
+def signal_wait(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """The number is there, for the statement has waited; what it tells is known."""
+    signals.acquire(cta, cta.tensors[call["tensor"].name], _number(call, env), issue)
+
+
+def _number(call: Call, env: Env) -> Ints:
+    return np.asarray(evaluate(call["element"], env), np.int64).reshape(-1)[:1]
+
+
 MEANINGS: Mapping[str, Meaning] = {
     "ld_global": ld_global, "ld_global_apart": ld_global, "st_global": st_global,
     "ld_shared": ld_shared, "st_shared": st_shared, "ld_peer": ld_peer,
@@ -494,5 +517,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
     "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
-    "ld_reduce": ld_reduce, "sync": sync, **scan_meaning.MEANINGS,
+    "ld_reduce": ld_reduce, "sync": sync, "signal_clear": signal_add, "signal_add": signal_add,
+    "signal_fence": signal_fence, "signal_wait": signal_wait,
+    **scan_meaning.MEANINGS,
 }  # fmt: skip

@@ -103,7 +103,8 @@ def _move(w: Writer, regs: Regs, step: int) -> str:
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector load; registers are filled where the guard fails."""
-    path = "nc" if call["tensor"].name not in w.kernel.outputs else ""
+    changing = call["tensor"].name in (*w.kernel.outputs, *w.kernel.awaited)
+    path = "" if changing else "nc"
     load = _inside(w, call, "ld", path)
     guarded(w, call["guard"], load, filled(w, call["regs"], call["fill"]))
 

@@ -359,7 +359,6 @@ class Rows:
                         self.shifted,
                     ),
                     blocks=prod(counts), counts=counts,
-                    reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     warps=warps, resident=residents(target, warps, taken(held)),
                     chain=computes
                     + exchanges * exchanging(target, threads)

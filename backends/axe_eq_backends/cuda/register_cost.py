@@ -34,6 +34,7 @@ from axe_eq_backends.cuda.cost import (
     tile_rows,
     waves,
 )
+from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
     MOST_BYTES,
@@ -47,7 +48,7 @@ from axe_eq_backends.cuda.schedules.products import (
     step_depth,
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
-from axe_eq_backends.cuda.sides import as_matrices
+from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import instructions
 
 
@@ -118,11 +119,16 @@ class RegisterProducts:
         work = work * padded(sides.there[0], m) * padded(sides.there[1], n)
         rate = row.flops_per_s * figure(f"{row.family}_part")
         roofline(summary, target, columns, work / rate)
-        paced, begin = _paced(summary, target, columns, row, rate), figure("register_begin_s")
+        paced = _paced(sides, target, columns, row, rate)
+        begin = floor_s(target, float(np.min(columns.costs["gmem_bytes"])))
         columns.time_s = np.maximum(columns.time_s, target.launch_s + paced) + begin
         columns.time_s = columns.time_s + _of_cells(summary, target, columns)
         columns.time_s = columns.time_s + _of_reads(summary, target, columns)
-        columns.costs |= {"waits_s": paced, "latency_s": np.full(len(columns), begin)}
+        first = target.memories[0].latency_s  # what the first step waits at least
+        columns.costs |= {
+            "waits_s": paced - first,
+            "latency_s": np.full(len(columns), begin + first),
+        }
         largest = largest_tile(dtype)
         held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
@@ -136,16 +142,18 @@ class RegisterProducts:
         return sides.named(columns)
 
 
-def _paced(summary: Summary, target: Target, columns: Columns, row: Instr, rate: float) -> Column:
+def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: float) -> Column:
     """Seconds of the busiest unit: the CTAs that it runs, each step by step.
 
     A CTA multiplies, and its factors pass through shared memory. One at a time leaves latencies
     open that others hide, a part of its own time. Units that hold few CTAs run whole ones; where
     the kernel before has left too few places for all at once, units that are done first are filled.
+    Steps of little work wait for their reads.
     """
-    figure, chosen, number = target.figure, columns.extra, len(summary.products)
+    summary, figure, chosen = sides.summary, target.figure, columns.extra
+    number = len(summary.products)
     m, n, k = chosen["m"], chosen["n"], chosen["k"]
-    read, one_by_one = np.zeros(len(m)), np.zeros(len(m))
+    read, reads = np.zeros(len(m)), np.zeros(len(m))
     for a in _factors(summary):
         side = _side(a, chosen)
         vector = max(1, gcd(a.aligned, max(VECTOR_BYTES, a.itemsize)) // a.itemsize)
@@ -153,8 +161,8 @@ def _paced(summary: Summary, target: Target, columns: Columns, row: Instr, rate:
             read += side / vector * figure("fragment_read_s")
         else:
             read += side * figure("across_s" if a.fast in TILE_LETTERS else "along_s")
-        if vector == 1 and a.itemsize < WORD:
-            one_by_one += side
+        # What lies past an end is not read.
+        reads += np.minimum(side, sides.there["q" in a.letters]) / vector
     multiplied = 2.0 * m * n * number * target.n_units / rate
     each = multiplied + read + figure("depth_s")
     held = _resident(summary, target, columns)
@@ -162,11 +170,13 @@ def _paced(summary: Summary, target: Target, columns: Columns, row: Instr, rate:
     at_once = np.where(of_unit > held / 2, held, np.ceil(of_unit))
     whole = np.where(of_unit <= held, at_once, np.ceil(of_unit))
     run = np.where(of_unit <= np.maximum(held, WHOLE), whole, of_unit + 0.25)
-    steps = np.ceil(summary.extent("k") / k)
-    # Of one element below a word each, a thread's reads are one after the other.
-    threads = chosen["warps"] * WARP
-    ones = one_by_one * k / threads * figure("read_one_s") * np.ceil(run / 4)
-    return np.asarray(steps * np.maximum(each * k * (run + figure("lone")), ones))
+    reduced = max(prod(w.reduced) for w in summary.products)
+    steps = np.maximum(1.0, reduced / k)
+    # A thread's reads are one after the other, and in turns with those of the unit's other warps.
+    one = figure("read_one_s") + run * chosen["warps"] * figure("ask_s")
+    waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one
+    waits = waits + target.memories[0].latency_s
+    return np.asarray(steps * np.maximum(each * k * (run + figure("lone")), waits))
 
 
 def _of_cells(summary: Summary, target: Target, columns: Columns) -> Column:

@@ -70,14 +70,6 @@ def _digit(call: Call) -> str:
     return f"({lane} % {extent})" if stride * extent < 32 else lane
 
 
-def _block(w: Writer, body: Callable[[], None]) -> None:
-    w.line("{")
-    w.depth += 1
-    body()
-    w.depth -= 1
-    w.line("}")
-
-
 def scan_run(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A thread's neighbours, in order."""
     t = _Texts(w, call)
@@ -88,8 +80,7 @@ def scan_run(w: Writer, call: Call, s: ir.Primitive) -> None:
 def scan_lanes(w: Writer, call: Call, s: ir.Primitive) -> None:
     """What stands before a run in its warp: its ends by doubling steps, then merged into it."""
     t, (stride, extent) = _Texts(w, call), call["lanes"]
-
-    def body() -> None:
+    with w.block():
         ends = t.declared("scan_end", t.at(-1))
         step = 1
         while step < extent:
@@ -98,8 +89,6 @@ def scan_lanes(w: Writer, call: Call, s: ir.Primitive) -> None:
             step *= 2
         before = t.declared("scan_before", t.shuffled("up", ends, str(stride)))
         t.merge_into_run(before, f"{_digit(call)} > 0")
-
-    _block(w, body)
 
 
 def _last(t: _Texts, call: Call, ends: Names) -> list[str]:
@@ -115,19 +104,15 @@ def scan_next(w: Writer, call: Call, s: ir.Primitive) -> None:
     """What a warp's earlier repeats hold, merged into the next one."""
     t = _Texts(w, call)
     ends = [f"{w.name(r.buffer)}[{r.index[-1]}]" for r in call["before"]]
-
-    def body() -> None:
+    with w.block():
         t.merge_into_run(t.declared("scan_before", _last(t, call, ends)))
-
-    _block(w, body)
 
 
 def scan_carry(w: Writer, call: Call, s: ir.Primitive) -> None:
     """What stands before a tile, and in earlier warps, merged into it; the carry moves on."""
     t = _Texts(w, call)
     carries = [f"{w.name(r.buffer)}[{r.index[0]}]" for r in call["carries"]]
-
-    def body() -> None:
+    with w.block():
         before = t.declared("scan_before", carries)
         if call["count"] > 1:
             _peers(w, t, call, before, carries)
@@ -136,25 +121,20 @@ def scan_carry(w: Writer, call: Call, s: ir.Primitive) -> None:
             w.line(t.merged(carries, before, t.declared("scan_total", ends)))
         t.merge_into_run(before)
 
-    _block(w, body)
-
 
 def _peers(w: Writer, t: _Texts, call: Call, before: Names, carries: Names) -> None:
     """Merge the totals of earlier warps into `before`, those of all into the carries."""
     w.line("#pragma unroll")
-    w.line(f"for (int i = 0; i < {call['count']}; i++) {{")
-    w.depth += 1
-    names = [f"scan_peer{n}" for n in range(len(t.kinds))]
-    for kind, name, at in zip(t.kinds, names, call["addresses"], strict=True):
-        load = prelude.access_name("ld", "shared", 1, kind)
-        w.use(load, partial(prelude.access, "ld", "shared", 1, kind))
-        w.line(f"{kind} {name};")
-        step = call["step"] * at.buffer.itemsize
-        w.line(f"{load}({name}, {w.address(at)} + i * {step});")
-    w.line(f"if (i < {w.expr(call['mine'])}) {t.merged(before, before, names)}")
-    w.line(t.merged(carries, carries, names))
-    w.depth -= 1
-    w.line("}")
+    with w.block(f"for (int i = 0; i < {call['count']}; i++) {{"):
+        names = [f"scan_peer{n}" for n in range(len(t.kinds))]
+        for kind, name, at in zip(t.kinds, names, call["addresses"], strict=True):
+            load = prelude.access_name("ld", "shared", 1, kind)
+            w.use(load, partial(prelude.access, "ld", "shared", 1, kind))
+            w.line(f"{kind} {name};")
+            step = call["step"] * at.buffer.itemsize
+            w.line(f"{load}({name}, {w.address(at)} + i * {step});")
+        w.line(f"if (i < {w.expr(call['mine'])}) {t.merged(before, before, names)}")
+        w.line(t.merged(carries, carries, names))
 
 
 CALLS: Mapping[str, Callable[[Any, Call, Any], None]] = {

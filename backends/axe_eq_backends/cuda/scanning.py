@@ -12,7 +12,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Prefix
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lane_price import Tensors, operations
+from axe_eq_backends.cuda.lane_price import Tensors, chained, first_s, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.prefixes import lifted, parts_of
 from axe_eq_backends.cuda.reductions import contiguous_last, fused
@@ -104,8 +104,6 @@ class Scanned:
             counts[scanned] = -(-extent // tiling.scanned)
             counts[beside] = -(-other // tiling.other)
             blocks = outer * counts[beside]
-            resident = max(1, UNIT_THREADS // (tiling.warps * WARP))
-            turns = counts[scanned] * -(-blocks // (target.n_units * resident))
             found.append(
                 t.candidate(
                     target,
@@ -113,11 +111,22 @@ class Scanned:
                         "scan_along": along, "scan_across": tiling.across, "scan_held": held,
                         "vector": tiling.wide,
                     },
-                    blocks=blocks, warps=tiling.warps, resident=resident, counts=counts,
-                    waits=_step_s(target, tiling) * turns,
+                    blocks=blocks, warps=tiling.warps, resident=_resident(tiling), counts=counts,
+                    waits=self._waits(target, tiling, blocks, counts[scanned]),
+                    run=0 if self.fast else tiling.other,
                 )
             )  # fmt: skip
         return found
+
+    def _waits(self, target: Target, tiling: scans.ScanTiling, blocks: int, steps: int) -> float:
+        """Seconds of the busiest unit: what its CTAs wait for step by step, and what they issue."""
+        t, of_thread = self.tensors, tiling.held * tiling.wide
+        turns = steps * -(-blocks // (target.n_units * _resident(tiling)))
+        step = target.figure("scan_step_s") + tiling.warps * target.figure("scan_warp_s")
+        step += first_s(target, t.n_bytes) + chained(target, of_thread, t.flops / prod(t.shape))
+        of_unit = max(1.0, blocks / target.n_units) * tiling.warps * steps * of_thread
+        issue, power = of_unit * target.figure("scan_element_s"), target.figure("lanes_power")
+        return float(((turns * step) ** power + issue**power) ** (1 / power))
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """Scans by tiles of so many elements."""
@@ -130,7 +139,6 @@ class Scanned:
         return scan_rows(problem, self.prefixes, tiling, name)
 
 
-def _step_s(target: Target, tiling: scans.ScanTiling) -> float:
-    """Seconds in which a CTA reads a tile, scans it, and has what the next one goes on from."""
-    own = tiling.held * target.figure("scan_held_s") + tiling.warps * target.figure("scan_warp_s")
-    return target.figure("scan_step_s") + own
+def _resident(tiling: scans.ScanTiling) -> int:
+    """CTAs that a unit holds."""
+    return max(1, UNIT_THREADS // (tiling.warps * WARP))

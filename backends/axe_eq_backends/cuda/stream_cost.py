@@ -35,6 +35,7 @@ from axe_eq_backends.cuda.cost import (
     waves,
     wide_weights,
 )
+from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.chunks import GROUP_ROWS, NUMBERED, Problem, Tiling, grid, live
 from axe_eq_backends.cuda.schedules.gemm import PANEL_BYTES, SMEM_SLACK, column_words, tile_words
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS
@@ -173,6 +174,7 @@ class Streaming:
         roofline(summary, target, columns, seconds, run=run)
         tiles = run.busiest * columns.costs["blocks"] / target.n_units
         begin = target.figure("stream_begin_s") + tiles * target.figure("stream_tile_s")
+        begin = begin + floor_s(target, float(np.min(columns.costs["gmem_bytes"])))
         columns.time_s, columns.costs["latency_s"] = columns.time_s + begin, begin
         _check(summary, target, columns, smem)
         alone = (groups == 1) & (stages == 1)

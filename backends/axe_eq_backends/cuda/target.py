@@ -215,11 +215,12 @@ _FIGURES = {
     "swept_in_cache": 0.22,
     "swept_beyond_cache": 0.22,
     "swept_apart": 0.05,
-    # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
-    # rows of 212 to 58,337, within 30 %.
-    "scan_step_s": 0.32e-6,
-    "scan_warp_s": 0.027e-6,
-    "scan_held_s": 0.15e-6,
+    # A step of a scan beside its reads, more for each warp of its CTA, and what a unit takes for an
+    # element of each lane of a warp: 84 candidates of 17 to 71,233 rows, within 30 % for 89 %, and
+    # 51 of 4 to 4,521 small ones, for 59 % (2026-11-27).
+    "scan_step_s": 0.1e-6,
+    "scan_warp_s": 0.019e-6,
+    "scan_element_s": 7.6e-9,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
     # Products wait for shared memory where copies into it and instructions that read it move more
@@ -237,50 +238,66 @@ _FIGURES = {
     "fewer_panels": 0.001,
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
-    "cluster": 0.0285,
-    # Products whose copies set their pace, candidates of 32 products alone (2026-11-26; 381 tiles,
-    # within 25 % for 94 %), and 873 of 40 others (2026-11-27; root of the mean square of log of
-    # time over estimate 0.10): seconds until a copy is there, a unit's rate of copies and that of
-    # all over memory's, the matrix units' rate for microseconds over the row's, the power of what
-    # crosses shared memory that it loses by, and the power of times that hide each other in part.
-    "copy_latency_s": 0.72e-6,
-    "tile_unit_bytes_per_s": 155e9,
-    "copies_over_memory": 3.0,
-    "burst_over_rate": 1.41,
-    "burst_exponent": 0.88,
-    "overlap_power": 3.7,
-    # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
-    # in f32, took 16 to 18e-12 s each beside all else.
+    "cluster": 0.028,
+    # Products whose copies set their pace, 1,071 candidates of 108 products (2026-11-27; root of
+    # the mean square of log of time over estimate 0.09, of those of one product 0.07): seconds
+    # until a copy is there, a unit's rate of copies and that of all over memory's, the matrix
+    # units' rate for microseconds over the row's, the power of what crosses shared memory that it
+    # loses by, and the power of times that hide each other in part.
+    "copy_latency_s": 0.8e-6,
+    "tile_unit_bytes_per_s": 171e9,
+    "copies_over_memory": 3.2,
+    "burst_over_rate": 1.72,
+    "burst_exponent": 0.75,
+    "overlap_power": 3.0,
+    # Of rows that consumers side by side read again, the part that counts.
+    "read_beside": 0.37,
+    # The part of what CTAs of a cluster read apart that counts again, for each doubling of them,
+    # and of operands whose tiles have an odd number of groups of eight rows.
+    "lagging": 0.1,
+    "odd_rows": 0.3,
+    # A part of a sector that is stored alone: of products 0.6 to 4.2e6 elements of f32 without a
+    # neighbour in their tile took 16 to 18e-12 s each beside all else, of scans 0.13e6 of i64 and
+    # 0.52e6 of bf16 9 to 18e-12, and of 5 CTAs 1.0e-9 for a unit (2026-11-27).
     "apart_store_s": 17e-12,
-    # What a product takes beside its steps and results, barriers and maps; what a unit stores of
-    # results, while it multiplies nothing, and until a panel of them has left; until CTAs that
+    "unit_store_s": 1e-9,
+    # What a product takes beside its steps, results and the latencies of its bytes: barriers and
+    # maps (18 of 9 to 650 KB, 2026-11-27: time over estimate 1.08 in the mean); what a unit stores
+    # of results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
-    # fetched each other's sums, and bytes of these. Fitted with the above.
-    "product_begin_s": 1.25e-6,
-    "store_unit_bytes_per_s": 24e9,
-    "store_panel_s": 0.17e-6,
-    "cluster_begin_s": 0.5e-6,
+    # fetched each other's sums, for each of them, and bytes of these. Fitted with the above.
+    "product_begin_s": 0.12e-6,
+    "store_unit_bytes_per_s": 31e9,
+    "store_panel_s": 0.16e-6,
+    "cluster_begin_s": 0.48e-6,
+    "add_sums_s": 0.65e-6,
+    "add_part_s": 0.1e-6,
+    "add_sums_bytes_per_s": 41e9,
     # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
     # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
     # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
-    # share the rest of tiles. 500 tiles of 30 products (2026-11-27).
-    "lines_along_depth": 0.7,
-    "lines_along_side": 1.3,
-    "waves_exposed": 0.5,
+    # share the rest of tiles. Fitted with the above.
+    "lines_along_depth": 0.9,
+    "lines_along_side": 0.9,
+    "waves_exposed": 0.6,
     "shared_rest": 0.05,
+    # Loss of three consumers over two: 192 x 192 against 128 x 256 and 256 x 192, 20 products of
+    # 4416 rows and more (2026-11-27).
+    "third_consumer": 0.01,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,
-    "add_sums_s": 0.8e-6,
-    "add_sums_bytes_per_s": 40e9,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
     # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
     # 1536; 2026-11-27), of which issue is 1.0e-9 each.
     "cold_instruction_s": 0.55e-9,
     # Until a panel of what a result reads whole is there, and for a register of it of each thread:
-    # x + y of 8192 x 256 x 128, 23 tiles (2026-11-27).
+    # x + y of 8192 x 256 x 128, 23 tiles; for an element of it, where those that are neighbours in
+    # memory are of a tile's columns: x + y of 640 x 16000 x 3008 and 5632 x 1600 x 640 took 80 to
+    # 190e-9 (2026-11-27).
     "read_panel_s": 0.3e-6,
     "read_word_s": 19e-9,
+    "read_across_s": 0.12e-6,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,
@@ -288,7 +305,7 @@ _FIGURES = {
     "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
-    "late_s": 0.55e-6,
+    "late_s": 0.5e-6,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
@@ -307,21 +324,21 @@ _FIGURES = {
     "fragment_read_s": 34e-12,
     "depth_s": 2.1e-9,
     "lone": 0.42,
-    # A thread's reads of one element below a word, one after the other: f16 of 732 x 257 x 2691.
-    "read_one_s": 55e-9,
-    # What products in registers take beside their steps.
-    "register_begin_s": 1.9e-6,
+    # A thread's read of what a step multiplies after another, where steps wait for what they read:
+    # 140 tiles of 22 drawn products of 10 to 4,500 KB (2026-11-27), within 30 % for 86 %. Windows
+    # of 3 x 3 take 4 us more, of 2 x 2 none.
+    "read_one_s": 12e-9,
     # Streams (lengths of 534 to 16384, widths of 64, 80 and 128, chunks of 32 to 176; 73 tilings,
     # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
     # hide each other's latencies and the weighing behind products, and clocks to start a chunk,
     # which other consumers hide; the matrix units' rate over the row's; until a kernel begins,
-    # and a tile's begin and end.
+    # beside the latencies of its bytes, and a tile's begin and end.
     "weigh_clocks.1": 0.021,
     "weigh_clocks.2": 0.127,
     "weigh_clocks.3": 0.098,
     "start_clocks": 583.0,
     "stream_over_rate": 1.126,
-    "stream_begin_s": 1.64e-6,
+    "stream_begin_s": 0.48e-6,
     "stream_tile_s": 1.6e-6,
 }
 
@@ -329,14 +346,17 @@ _FIGURES = {
 # all-gathers and swaps of 1.5, 3, .. 384 MiB per rank on two H200 joined by NV18 (2026-11-26,
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
-# of kernels take 3 to 5 us; kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6)
+# of kernels take 3 to 5 us, by signals 2 to 6 (products of 128 to 1024 rows, beside the same
+# without waits); kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6)
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",
 # `h200.replace(links=(NCCL_LINK,))`. Its kernels take units from those that they run beside:
-# products in blocks gain nothing (0.95 to 1.02 of cuBLAS and NCCL one after the other).
-NCCL_LINK = Link(255e9, 15e-6, "NCCL", bulk=(315e9, 60e-6))
+# products in blocks gain nothing (0.95 to 1.02 of cuBLAS and NCCL one after the other). An
+# all-to-all of 64 MiB of half rows takes 426 and 418 us, 140 to 148 more than
+# this line says of dense messages: copies before and beside it read or write 256 MiB.
+NCCL_LINK = Link(255e9, 15e-6, "NCCL", bulk=(315e9, 60e-6), packs=1.85e12)
 
 h200 = Target(
     name="h200",

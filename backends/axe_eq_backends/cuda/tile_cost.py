@@ -39,12 +39,13 @@ from axe_eq_backends.cuda.cost import (
     tile_rows,
     waves,
 )
+from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
     GROUP_THREADS,
-    MOST_HELD,
     PANEL_BYTES,
     SMEM_SLACK,
     column_words,
+    most_held,
     tile_words,
 )
 from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS
@@ -64,7 +65,7 @@ from axe_eq_backends.cuda.tile_table import (
 
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
-MOST_BESIDE = 232  # registers of a thread, those of what it stores among them
+BESIDE = 24  # registers more of a thread, those of what it stores among them
 
 
 @dataclass(frozen=True)
@@ -221,14 +222,16 @@ def _tiles(
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    own = chosen["n"] / split
+    own = np.maximum(chosen["n"] / split / chosen["across"], 1)  # of a consumer
     wide = panel_columns(own, store.itemsize, turned)
     panels = np.ceil(own / wide)
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
-    added = figure("add_sums_s") + sums / figure("add_sums_bytes_per_s")
+    added = figure("add_sums_s") + split * figure("add_part_s")
+    added = added + sums / figure("add_sums_bytes_per_s")
     once = figure("product_begin_s")
+    once = once + floor_s(target, sum(a.n_bytes for a in (*summary.loads, store)))
     # Tiles that CTAs share are one after the other.
     begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
@@ -276,13 +279,21 @@ def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     share them, and the other operands once per group.
     """
 
-    def moved(m: Column | float, cols: Column | float, rows: Column | float) -> Column | float:
-        return (2 * rows + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
+    def moved(
+        m: Column | float, cols: Column | float, rows: Column | float, across: Column | float
+    ) -> Column | float:
+        again = 2 + target.figure("read_beside") * (
+            across - 1
+        )  # of rows, by consumers side by side
+        return (rows * again + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
 
     m, cols = columns.extra["m"], columns.extra["n"] * len(summary.products)
+    across = columns.extra["across"]
     rows = m * max(sum("p" in a.letters for a in summary.loads if a.feeds_product), 1)
     full_m, full_n = (target.figure(f"full_tile_{side}") for side in ("rows", "cols"))
-    return np.asarray(np.maximum(moved(m, cols, rows) / moved(full_m, full_n, full_m), 1.0))
+    return np.asarray(
+        np.maximum(moved(m, cols, rows, across) / moved(full_m, full_n, full_m, 1), 1.0)
+    )
 
 
 def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
@@ -294,8 +305,12 @@ def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     fed = ["p" in a.letters for a in sides.summary.loads if a.feeds_product]
     cols = columns.extra["n"] * max(fed.count(False), 1)
     square = np.sqrt(target.n_units * cols / (columns.extra["m"] * max(fed.count(True), 1)))
-    rows = np.ceil(sides.there[0] / columns.extra["m"])
-    return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
+    rows, across = (
+        np.ceil(there / columns.extra[of]) for there, of in zip(sides.there, "mn", strict=True)
+    )
+    band = np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
+    # Where the units are at whole rows of few tiles, those of a row are neighbours in time.
+    return np.where((band * across < target.n_units) & (across < rows), 1, band)
 
 
 def _in_step(target: Target, columns: Columns) -> Column:
@@ -310,13 +325,14 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
     part = chosen["staging"] / table.panels
     part = part / np.where(chosen["rest"] > 0, chosen["split"], 1)
     in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
-    return (
+    return np.asarray(
         1
         + figure("short_chunk") / columns.extra["k"]
         + figure("few_stages") / (columns.extra["stages"] - 1)
         + _in_step(target, columns)
         - 1
         + (chosen["rest"] > 0) * figure("shared_rest")
+        + (chosen["consumers"] > 2) * figure("third_consumer")
         + np.where(part < 1, in_turns, 0.0)
     )
 
@@ -335,7 +351,9 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     """
     figure, costs = target.figure, columns.costs
     power = figure("overlap_power")
-    read = costs["gmem_bytes"] / target.memories[0].bytes_per_s * _in_step(target, columns)
+    slower = _slower_reads(summary, target, columns)
+    read = (costs["gmem_bytes"] + slower) / target.memories[0].bytes_per_s
+    read = read * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     # A row's rate is what all units have power for: where some have nothing to do others have more,
     # and all of it where they are few.
@@ -349,6 +367,24 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     columns.time_s = columns.time_s + _of_reads(tiles, summary, target)
     costs |= {"waits_s": tiles.waits, "latency_s": tiles.begin}
     costs["memory_s"] = _together(power, tiles.shared, read)
+
+
+def _slower_reads(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Bytes that reads of operands from main memory are worth beside their own.
+
+    CTAs of a cluster that read apart wait for what memory gives last to any of them, for what they
+    share binds their steps together. Tiles of an odd number of groups of rows come slower.
+    """
+    chosen, found = columns.extra, np.zeros(len(columns))
+    for a in summary.loads:
+        if a.feeds_product:
+            side, others = ("m", "rows") if "p" in a.letters else ("n", "cols")
+            more = target.figure("lagging") * np.log2(chosen[f"cluster_{others}"])
+            if not along_side(a):
+                odd = chosen[side] % (2 * PERIOD_ROWS) > 0
+                more = more + target.figure("odd_rows") * odd
+            found = found + a.n_bytes * more
+    return found
 
 
 def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
@@ -365,6 +401,11 @@ def _of_cells(tiles: Tiles, cells: float, target: Target) -> Column:
     return np.asarray(written * (tiles.parts * issue + texts * target.figure("cold_instruction_s")))
 
 
+def _rows(chosen: Mapping[str, Column]) -> Column:
+    """Rows of a consumer's part of a tile."""
+    return np.asarray(chosen["m"] * chosen["across"] / chosen["consumers"])
+
+
 def _of_columns(access: Access, summary: Summary) -> bool:
     """Whether what a result takes is another one for every column of a tile."""
     return "q" in access.letters or (access.star > 1 and not summary.has("q"))
@@ -373,11 +414,14 @@ def _of_columns(access: Access, summary: Summary) -> bool:
 def _of_reads(tiles: Tiles, summary: Summary, target: Target) -> Column:
     """Seconds in which those that multiply read what results take whole: panel by panel."""
     chosen, found = tiles.chosen, np.zeros(len(tiles.smem))
-    panels = np.ceil(chosen["n"] / chosen["split"] / tiles.wide)
+    panels = np.ceil(chosen["n"] / chosen["split"] / chosen["across"] / tiles.wide)
     for a in summary.loads:
         if not a.feeds_product and "p" in a.letters and _of_columns(a, summary):
-            words = tile_words(chosen["m"] / chosen["consumers"], tiles.wide, a.itemsize)
-            each = target.figure("read_panel_s") + words * target.figure("read_word_s")
+            # A thread reads pairs of neighbours in a row, and those of a column one by one.
+            one_by_one = a.fast == "p"
+            size, word = (4, "read_across_s") if one_by_one else (a.itemsize, "read_word_s")
+            words = tile_words(_rows(chosen), tiles.wide, size)
+            each = target.figure("read_panel_s") + words * target.figure(word)
             found = found + tiles.parts * panels * each
     return found
 
@@ -423,10 +467,10 @@ def _stage_bytes(
             run = (own if along_side(access) else depth) * access.itemsize
             n_bytes = side * depth * access.itemsize
             wide = np.gcd(run.astype(int), PANEL_BYTES)  # of a box, whose lines no other one has
+            inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
             if of == "rows":
                 n_bytes = n_bytes * PANEL_BYTES / wide
             elif of == "lines":
-                inside = 1 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES
                 more = target.figure(f"lines_along_{'side' if along_side(access) else 'depth'}")
                 n_bytes = n_bytes * (1 + more * inside * LINE_BYTES / wide)
             total = total + n_bytes
@@ -455,7 +499,9 @@ def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
     (row, *_), found = tile_rows(target, sides.summary.products[0].dtype), np.ones(len(columns))
     for access in sides.summary.loads:
         if access.feeds_product and along_side(access):
-            side = columns.extra["m" if "p" in access.letters else "n"].astype(int)
+            chosen = columns.extra
+            side = chosen["m"] if "p" in access.letters else chosen["n"] / chosen["across"]
+            side = side.astype(int)
             widths = np.gcd(side * access.itemsize, PANEL_BYTES)
             part = of_each(widths, lambda w: row.efficiency.get(f"MN {w}B", 1.0))
             found = np.minimum(found, part)
@@ -525,7 +571,7 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
     wide = np.maximum(tiles.wide, PANEL_BYTES // summary.stores[0].itemsize)
-    rows = chosen["m"] / chosen["consumers"]
+    rows, most = _rows(chosen), most_held(chosen["consumers"])
     fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
@@ -536,13 +582,13 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     # Ranks take some too: 200 beside them spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
-        held > MOST_HELD - np.where(clusters, OF_RANKS, 0),
-        f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
+        held > most - np.where(clusters, OF_RANKS, 0),
+        "accumulators and a panel's operands exceed the registers of a thread",
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     columns.reject(
-        accumulators / threads + results > MOST_BESIDE,
-        f"accumulators and a panel of results exceed {MOST_BESIDE} registers of a thread",
+        accumulators / threads + results > most + BESIDE,
+        "accumulators and a panel of results exceed the registers of a thread",
     )
     columns.reject(
         instructions(tile / threads * summary.cells) > MOST_INSTRUCTIONS,

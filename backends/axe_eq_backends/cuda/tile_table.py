@@ -27,11 +27,19 @@ from axe_eq_backends.cuda.sides import Matrices
 
 Mask = npt.NDArray[np.bool_]
 _SIDES = (1, 2, 4)  # of a cluster, in tiles
-MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
 MOST_TILE = 1 << 12  # rows, columns or panels are fewer
+MOST_COLS, MOST_FEW = 256, 512  # of a tile, and of a result that one or two tiles cover
 WIDE_COLS, WIDE_ROWS = 384, 128  # of tiles that fit: their sums fit registers
-# Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
-CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
+# The rows that a warpgroup takes at least; the narrowest tile, and step.
+WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 64, 64, 16
+# Warpgroups that multiply a tile of so many times those rows, and how many of them lie side by side
+# with a part of its columns each. Where three of them fit they took 0.93 to 1.0 times as long as
+# two side by side, and one that takes all three parts as long (55 products, 2026-11-27).
+MOST_TEAM, LEAST_BESIDE = 4, 32
+# Columns of a tile that three multiply: of 65536 registers 512 threads have 128 each at a launch,
+# and an instruction of more columns does not compile with those.
+MOST_OF_THREE = 192
+TEAMS = {1: ((1, 1), (2, 2)), 2: ((2, 1),), 3: ((3, 1), (2, 2)), 4: ((2, 1),)}
 
 
 def of_lines(sides: Matrices) -> bool:
@@ -118,31 +126,35 @@ def _table(
     sides = sorted(product(_SIDES, repeat=2), key=lambda side: (prod(side), side[1]))
     ways = [(rows, cols, 1, 0) for rows, cols in sides if rows * cols in clusters]
     ways += [(1, 1, n, rest) for rest, some in enumerate((splits, rests)) for n in some if n > 1]
-    at, tile, way = grid_of(range(len(rows)), range(len(tiles)), range(len(ways)))
-    m, n, most = np.array(tiles, float)[tile.astype(int)].T
+    teams = [(*tile, *team) for tile in tiles for team in TEAMS.get(tile[0] // WARPGROUP_ROWS, ())]
+    at, tile, way = grid_of(range(len(rows)), range(len(teams)), range(len(ways)))
+    m, n, most, consumers, across = np.array(teams, float)[tile.astype(int)].T
     names, rates, *steps = zip(*rows, strict=True)
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
-    own = np.maximum(n // shared[:, 2], 1)  # columns that a CTA stores
+    own = np.maximum(n // (shared[:, 2] * across), 1)  # columns that a consumer stores
     wide = panel_columns(own, itemsize, turned)
-    # One takes an odd number of parts alone: nothing was gained by three of them.
-    consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
     panels = np.ceil(own / wide)
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
     staging = np.array([float(staged_panels(*pair)) for pair in pairs])
     chosen = {
         "m": m, "n": n, "k": np.full(len(m), float(depth)),
-        "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
+        "consumers": consumers, "across": across, "staging": staging, "cluster_rows": shared[:, 0],
         "cluster_cols": shared[:, 1], "split": shared[:, 2],
         "rest": shared[:, 3],
         "turned": np.full(len(m), float(turned)),
     }  # fmt: skip
-    uneven = (m % (m_step[row] * consumers) + n % (CORE_COLS * shared[:, 2]) + n % n_step[row]) > 0
+    least, even = CORE_COLS * shared[:, 2] * across, m_step[row] * (consumers // across)
+    uneven = (m % even + n % least + n % n_step[row]) > 0
     # Of few panels as many are in shared memory whatever most are offered.
     same = ((row * len(ways) + way) * MOST_TILE + m) * MOST_TILE + n
-    kept = np.sort(np.unique(same * MOST_TILE + staging, return_index=True)[1])
+    same = (same * MOST_TEAM + across) * MOST_TILE + staging
+    kept = np.sort(np.unique(same, return_index=True)[1])
+    # Consumers side by side share no steps with other CTAs, and have 32 columns each at least.
+    fits = (across == 1) | (shared[:, 2] == 1) & (n >= across * LEAST_BESIDE)
+    kept = kept[(fits & ((consumers < 3) | (n <= MOST_OF_THREE)))[kept]]
     made = tuple(names[r] for r in row[kept].tolist())
-    columns = (np.array(rates)[row], uneven, panels, m * wide * itemsize)
+    columns = (np.array(rates)[row], uneven, panels, m * across * wide * itemsize)
     return Table({x: c[kept] for x, c in chosen.items()}, made, *(c[kept] for c in columns))
 
 

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from axe_eq.errors import DeviceError, MissingPackage
 from axe_eq.run.arrays import Address
+from axe_eq.schedule.meeting import meeting_of
 from axe_eq_backends.mesh.torch_arrays import Moved, TorchArrays, again
 from axe_eq_backends.mesh.torch_ranks import ENVIRONMENT
 from axe_eq_backends.mesh.window import Window
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from axe_eq.mesh.steps import ExchangeStep
 
 Rows = dict[tuple[int, int], tuple[int, int] | None]  # by sender and receiver, see `_rows`
+OPEN = 1 << 30  # a number that nobody waits for
 ALIGNED = 512  # bytes, of where a buffer that devices see begins
 EXTRA = 'pip install "axe-eq[peers]"'
 
@@ -105,18 +107,24 @@ class PeersSession:
         return [wire.sent for wire in wires]
 
     def _seen(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
-        """An exchange that kernels carry: who reads it waits for all that others did before."""
+        """An exchange that kernels carry: who reads it waits for all that others did before.
+
+        Where the kernel that reads it waits itself, calls that are made again do nothing.
+        """
         event, current = self.torch.cuda.Event, self.torch.cuda.current_stream
         for rank in ranks:
             rank.reads(step)
-        ready = [event() for _ in ranks]
+        ready, name = [event() for _ in ranks], step.write.buffer
+        once = name in ranks[0].plan.awaited
 
         def record() -> None:
             for device, one in enumerate(ready):
                 one.record(current(device))
 
-        self.arrays[0].do(record)
-        name = step.write.buffer
+        if once:
+            record()
+        else:
+            self.arrays[0].do(record)
         for n, rank in enumerate(ranks):
             rank.memory[name] = rank.around(name)
             others = [one for device, one in enumerate(ready) if device != n]
@@ -125,7 +133,7 @@ class PeersSession:
                 for one in others:
                     current(n).wait_event(one)
 
-            rank.arriving[name] = partial(self.arrays[n].do, wait)
+            rank.arriving[name] = wait if once else partial(self.arrays[n].do, wait)
         return list(step.messages.sent(len(ranks)))
 
     def _rows_of(
@@ -158,12 +166,20 @@ class Turns:
 
     Two calls in a row have other ones: when a call writes to what the one before the last used, all
     devices have waited for each other since. Where there is one window, they wait after each call.
+
+    Kernels that wait for other devices themselves find their numbers open in a call that is made:
+    its devices wait by events, for the host may wait for one of them before it has asked another
+    one. When calls are made again the host only launches, and the numbers count.
     """
 
     def __init__(self, session: PeersSession, plan: MeshPlan) -> None:
-        self._session, self._arrays = session, session.arrays
+        self._session, self._arrays, self._counts = session, session.arrays, False
         self._sights = [self._window(plan) for _ in range(turns_of(plan))]
-        self._last = [session.torch.cuda.Event() for _ in session.arrays]
+        for sight, before in zip(self._sights, (self._sights[-1], *self._sights), strict=False):
+            for own, other in zip(sight, before, strict=True):
+                own.before = other
+        self._meetings = [n for n in sorted(plan.signals) if n in plan.seen]
+        self._streams: list[Any] = [None for _ in session.arrays]  # of the last call
 
     def _window(self, plan: MeshPlan) -> list[Sight]:
         places, n_bytes, copies = dict[str, int](), 0, self._session.copies
@@ -177,25 +193,55 @@ class Turns:
     def begin(self) -> list[Sight]:
         """Every rank's sight in the next call, which follows the last on whatever streams it is."""
         self._sights.append(self._sights.pop(0))
-        self._arrays[0].do(partial(self._follow, every=False))
+        self._arrays[0].do(self._follow)
+        if self._meetings:
+            self._arrays[0].do(self._numbers(self._sights[-1]))
         return self._sights[-1]
+
+    def _numbers(self, sights: Sequence[Sight]) -> Callable[[], None]:
+        """Opens the numbers of meetings when it is called first, and lets them count after that."""
+        made = False
+
+        def begin() -> None:
+            nonlocal made
+            if not made:
+                self._set(sights, OPEN)
+            elif not self._counts:
+                self._wait()
+                self._set([sight for turn in self._sights for sight in turn], 0)
+                self._wait()
+                self._counts = True
+            made = True
+
+        return begin
+
+    def _set(self, sights: Sequence[Sight], value: int) -> None:
+        for sight in sights:
+            for name in self._meetings:
+                sight.own(name).fill_(value)
+
+    def _wait(self) -> None:
+        """Until all devices have done all that was asked of them."""
+        for device in range(len(self._arrays)):
+            self._session.torch.cuda.synchronize(device)
 
     def end(self) -> None:
         """After the last step of a call."""
-        self._arrays[0].do(self._done)
-
-    def _follow(self, every: bool) -> None:
-        current = self._session.torch.cuda.current_stream
-        for device in range(len(self._last)):
-            for other, event in enumerate(self._last):
-                if every or other == device:
-                    current(device).wait_event(event)
-
-    def _done(self) -> None:
-        for device, event in enumerate(self._last):
-            event.record(self._session.torch.cuda.current_stream(device))
         if len(self._sights) == 1:
-            self._follow(every=True)
+            self._arrays[0].do(self._gather)
+
+    def _follow(self) -> None:
+        current = self._session.torch.cuda.current_stream
+        for device, last in enumerate(self._streams):
+            now = self._streams[device] = current(device)
+            if last is not None and last != now:
+                now.wait_stream(last)
+
+    def _gather(self) -> None:
+        events = [stream.record_event() for stream in self._streams]
+        for device, stream in enumerate(self._streams):
+            for event in (*events[:device], *events[device + 1 :]):
+                stream.wait_event(event)
 
 
 class Sight:
@@ -213,6 +259,7 @@ class Sight:
         self, plan: MeshPlan, arrays: TorchArrays, rank: int, window: Window,
         places: Mapping[str, int],
     ) -> None:  # fmt: skip
+        self.before: Sight  # of the same rank in the call before
         self._own: dict[str, Any] = {}
         self._seen: dict[str, Address] = {}
         for name, at in places.items():
@@ -227,8 +274,8 @@ class Sight:
                 self._seen[b.name] = Address(window.address(device, at), rank)
 
     def own(self, name: str) -> Any:
-        """This rank's flat memory of a buffer that all devices see."""
-        return self._own[name]
+        """This rank's flat memory of a buffer that all devices see, or of a meeting's last."""
+        return self._own[name] if name in self._own else self.before.own(meeting_of(name))
 
     def seen(self, name: str) -> Address:
         """Where the kernels of this rank find a buffer that lies across devices."""

@@ -211,17 +211,12 @@ class Moved:
         torch = arrays.torch
         self.leaf, self.source = part.leaf, arrays.region(part.source)
         self.goals = [arrays.region(g) for g in part.goals]
-        self.pick = None
+        self.pick, self.is_dense = None, part.is_dense
         if part.pick is not None:
             self.pick = torch.from_numpy(part.pick).to(arrays.device)
         self.value = None
         if part.value is not None:
             self.value = arrays._uploaded(part.value.astype(DTYPES[dtype].numpy))
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether it arrives as it is stored, and is stored once."""
-        return self.pick is None and len(self.goals) == 1 and self.goals[0].is_dense
 
     def copy(self, memories: Sequence[Any], memory: Any) -> None:
         """Read and store, within one device."""

@@ -326,7 +326,8 @@ def test_lowering_writes_a_candidate_as_it_is_or_fails() -> None:
         (less, "is to be written by .*; expected .* stages .* with wgmma.f16"),
         (chosen | {"p": 128}, "is to be written by .* p "),
         (chosen | {"staging": 3}, "panels in 3 slots; expected whole rounds"),
-        (chosen | {"m": 96}, "96 rows for 2 warpgroups; expected a multiple of 64 rows each"),
+        (chosen | {"across": 2, "n": 72}, "72 columns in 1 parts, 2 of 2 warpgroups side by side"),
+        (chosen | {"m": 96}, "96 rows for 2 warpgroups, .*; expected a multiple of 64 rows each"),
     ):
         with pytest.raises(AxeError, match=reason):
             lower(replace(step, parameters=parameters), graph, h200)
@@ -447,7 +448,7 @@ def test_a_kernel_that_was_priced_in_vain_is_ruled_out_with_the_reason(
     with axe.debug(cache=0):
         target = h200.replace(
             choices={**h200.choices, **sizes, "product_panels": (1,)},
-            figures={**h200.figures, "register_begin_s": 1e-5},
+            figures={**h200.figures, "read_one_s": 1e-6},
         )
         exe = axe.compile(lambda a, b: a @ b, A, BYTES, target=target)
     (kernel,) = exe.kernels

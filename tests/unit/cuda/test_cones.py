@@ -122,6 +122,12 @@ PRODUCTS: dict[str, Callable[[], Cone]] = {
     "tile 128x256": lambda: product((128, 512, 128), Tiling()),
     "tile 256x128": lambda: product((256, 128, 128), Tiling(256, 128, 64, 2)),
     "one consumer": lambda: product((128, 128, 128), Tiling(64, 128, 64, 4, 1)),
+    "three consumers": lambda: product((200, 104, 136), Tiling(192, 96, 64, 2, 3, staging=1)),
+    "side by side": lambda: product(
+        (72, 200, 136), Tiling(64, 192, 64, 2, 2, across=2),
+        lambda c, b: np.maximum(c + b, 0), BIAS_RELU, (Extra("bias", "n"),),
+        products=((COLUMN_A, COLUMN_B),), divisors=(8, 8, 8),
+    ),
     "two stages": lambda: product((128, 128, 320), Tiling(128, 128, 64, 2, 2, 1)),
     "a mn-major": lambda: product(
         (136, 128, 136), SMALL, products=((COLUMN_A, Matrix("B")),), divisors=(8, 8, 8)

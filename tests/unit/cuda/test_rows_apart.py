@@ -49,7 +49,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], list[
         ["lanes", "tensor_cores", "tensor_cores"],
     ),
     "batches": (
-        lambda a, b: a @ b, ((3, 128, 333), (3, 333, 128)), ["lanes", "tensor_cores"],
+        lambda a, b: a @ b, ((3, 128, 777), (3, 777, 128)), ["lanes", "tensor_cores"],
     ),
 }  # fmt: skip
 

@@ -196,7 +196,7 @@ def _batched(x: Any, w: Any) -> Any:
 CHOSEN: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int, str]] = {
     "the larger operand is shared": (_linear, (512, 64), (512, 64), 256, "m"),
     "two tiles of columns, one of rows": (_linear, (100, 64), (512, 64), 256, "n"),
-    "three tiles of rows, two of columns": (_linear, (384, 128), (512, 128), 256, "n"),
+    "five tiles of rows, two of columns": (_linear, (640, 128), (512, 128), 256, "n"),
     "batches": (_batched, (3, 256, 64), (3, 256, 64), 256, "m"),
     # As 2 parts of 96 rows each, columns of 192 are no whole periods of a swizzle.
     "columns that cannot be cut": (lambda x, w: x @ w, (512, 64), (64, 384), 192, "n"),

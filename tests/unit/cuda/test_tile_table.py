@@ -6,13 +6,15 @@ import random
 from math import ceil, inf
 from typing import Any
 
+import numpy as np
 import pytest
 
 import axe_eq as axe
 from axe_eq_backends.cuda import tile_cost
+from axe_eq_backends.cuda.schedules.gemm import most_held
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.target import h200
-from axe_eq_backends.cuda.tile_table import MOST_COLS, WIDE_COLS, WIDE_ROWS, fitted
+from axe_eq_backends.cuda.tile_table import MOST_COLS, TEAMS, WIDE_COLS, WIDE_ROWS, fitted, offered
 
 ROUND = h200.replace(choices={**h200.choices, "product_waves": ()})
 
@@ -78,6 +80,33 @@ def test_large_products_are_offered_nothing_else() -> None:
         for t in (h200, ROUND)
     ]
     assert chosen[0] == chosen[1]
+
+
+def test_teams_divide_their_tile_and_fit_their_registers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole instructions for every consumer; one that shares columns shares no steps."""
+    known = {(parts, *team) for parts, teams in TEAMS.items() for team in teams}
+    for turned in (False, True):
+        sides = sides_of(1000, 1064, turned, monkeypatch)
+        table = offered(sides, True, h200).chosen
+        names = ("m", "n", "consumers", "across", "split")
+        rows = list(zip(*(table[name].astype(int).tolist() for name in names), strict=True))
+        found = {(m // 64, teams, across) for m, _, teams, across, _ in rows}
+        assert found <= known if turned else found == known
+        assert all(m % (64 * teams // across) == 0 for m, _, teams, across, _ in rows)
+        assert all(split == 1 and n >= 64 for _, n, _, across, split in rows if across > 1)
+        assert all(n <= 192 for _, n, teams, *_ in rows if teams == 3)
+    priced = tile_cost.TensorCores().price(sides.summary, h200)
+    taken = np.isfinite(priced.time_s) & (priced.extra["consumers"] == 3)
+    assert taken.any()
+    assert (priced.extra["m"] * priced.extra["n"] / 384)[taken].max() <= most_held(3)
+
+
+def test_large_products_take_the_tile_that_fills_its_waves() -> None:
+    """31 x 17 tiles of 192 are four waves, 47 x 13 of 128 x 256 are five."""
+    specs = axe.Spec((5952, 6208), "f16"), axe.Spec((3264, 6208), "f16")
+    (kernel,) = axe.compile(lambda a, b: a @ b.T, *specs, target="h200").kernels
+    sizes = [kernel.parameters[name] for name in ("m", "n", "consumers", "across")]
+    assert sizes == [192, 192, 3, 1]
 
 
 def test_rows_past_the_end_cost_clusters_alone() -> None:

@@ -116,8 +116,8 @@ def lowered(program: Program, row: str = "", sizes: Mapping[str, int] | None = N
 
 # What kernels on rows of instructions are written by, but for what a test says.
 WRITTEN_BY = {
-    "wgmma": {"m": 128, "n": 64, "k": 64, "stages": 3, "consumers": 2, "staging": 1, "band": 16,
-              "cluster_rows": 1, "cluster_cols": 1, "split": 1, "rest": 0, "turned": 0},
+    "wgmma": {"m": 128, "n": 64, "k": 64, "stages": 3, "consumers": 2, "across": 1, "staging": 1,
+              "band": 16, "cluster_rows": 1, "cluster_cols": 1, "split": 1, "rest": 0, "turned": 0},
     "stream": {"consumers": 1, "s": 64, "q": 64, "stages": 2, "staging": 1, "band": 1,
                "falling": 0, "turned": 0},
     "mma": {"m": 32, "n": 32, "k": 16, "warps": 4, "band": 8},

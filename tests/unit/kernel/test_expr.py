@@ -130,7 +130,7 @@ MISUSED: dict[str, tuple[Callable[[], object], str]] = {
     "division of any number": (lambda: (B - C) % 2, "divides what may be negative"),
     "a wide shift": (lambda: A >> 32, "a >> 32: shifts by 32 to 32; expected 0 to 31 bits"),
     "a shift by any number": (lambda: make(">>", A, C), "shifts by 3 to None"),
-    "no integer": (lambda: A + 0.5, "operand 0.5: of '+' is no integer; expected an integer"),  # type: ignore[operator]
+    "no integer": (lambda: A + 0.5, "operand 0.5: of '+' is no integer; expected an integer"),  # type: ignore[arg-type]
     "no number": (lambda: make("<", A, "b"), "operand 'b'"),  # type: ignore[arg-type]
     "a truth": (lambda: bool(B < 3), "condition b < 3: is known only at run time"),
 }  # fmt: skip

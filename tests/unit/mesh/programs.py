@@ -68,6 +68,7 @@ CASES: dict[str, Case] = {
     "odd sums": case(lambda x: xp.sum(x, axis=0), ((16, 3), R), wanted="P(None)"),
     "sum of all": case(lambda x: xp.sum(x), ((16, 8), R), wanted=None),
     "largest": case(lambda x: xp.max(x, axis=1), ((8, 16), C), wanted="P(None)"),
+    "first of the largest": case(lambda x: xp.argmax(x, axis=1), ((8, 16), C), wanted="P('x')"),
     "flip": case(lambda x: xp.flip(x, axis=0), ((16, 8), R), wanted=R),
     "roll": case(lambda x: xp.roll(x, 1, axis=0) - x, ((16, 8), R), wanted=R),
     "every other row": case(lambda x: x[::2], ((16, 8), R), wanted=R),

@@ -188,7 +188,7 @@ def test_damage_to_what_kernels_carry_is_refused_or_changes_nothing(
         for path in rng.sample(paths, min(len(paths), 6 if full else 1)):
             got = outcome(damaged(data, path, rng), given)
             if got is not None and got != want:
-                computes = {"cell", "text", "operands", "access", "view", "nodes"}
+                computes = {"cell", "text", "operands", "access", "view", "nodes", "roots"}
                 assert {p for p in path if isinstance(p, str)} & computes, path
 
 

@@ -22,6 +22,7 @@ from axe_eq.extract.mesh.wires import wires
 from axe_eq.extract.price.pricer import Pricer
 from axe_eq.mesh import redistribute
 from axe_eq.mesh.steps import exchange
+from axe_eq.pipeline import on_mesh
 from axe_eq.pipeline.rounds import Shared
 from axe_eq.program.node import INPUT
 from axe_eq.run.explain_mesh import explain_mesh
@@ -29,7 +30,9 @@ from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, SpmdStep
 from axe_eq.target import Link
 from axe_eq_backends.cpu.target import cpu
+from axe_eq_backends.cuda.target import h200
 from benchmarks.mesh_programs import PROGRAMS
+from tests.unit.mesh.programs import arguments, compiled_for
 from tests.unit.mesh.refusals import refusals
 from tests.unit.mesh.test_cuts import READ, drawn_cut
 
@@ -111,6 +114,35 @@ def gathered(capacity: int) -> Any:
         target=cpu.replace(ram=capacity, l2=1 << 16, links=(Link(1e12, 1e-3),)), mesh=mesh,
         outputs=[rows],
     )  # fmt: skip
+
+
+def test_what_is_cheaper_to_compute_again_is_not_stored() -> None:
+    """Exponentials of softmax along a cut axis. A kernel of whole rows is brought them and back."""
+    shape, mesh = (16384, 16384), axe.Mesh({"x": 8})
+    cut = axe.read("jax", "P(None,'x')", shape=shape, mesh=mesh)
+    exe = axe.compile(
+        lambda x: nn.softmax(x, axis=-1), axe.Spec(shape, "f32", layout=cut), target="h200",
+        mesh=mesh, outputs=[cut],
+    )  # fmt: skip
+    assert exe._searched.best.cuts.late
+    own = 4 * 16384 * 16384 // 8
+    whole = 2 * own / h200.memories[0].bytes_per_s
+    assert whole + 2 * h200.links[0].seconds(own * 7 // 8, 7) > 4 * exe.cost["time_s"]
+
+
+@pytest.mark.usefixtures("searched")
+def test_what_is_computed_again_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where plans that do so are taken whatever they cost."""
+    monkeypatch.setattr(on_mesh, "LEAST_GAIN", 0.0)
+    best = property(lambda plans: min(plans.tried.values(), key=lambda t: not t.cuts.late))
+    monkeypatch.setattr(on_mesh.Plans, "best", best)
+    name = "softmax of a cut axis"
+    exe = compiled_for(name, "cpu")
+    assert exe._searched.best.cuts.late
+    given = arguments(name)
+    np.testing.assert_allclose(exe(*given), exe.meaning(*given), rtol=1e-6)
+    assert exe.schedule.simulation.sent == exe.plan.n_bytes
+    assert axe.equivalent(exe.program, exe.plan)
 
 
 def test_a_plan_that_fits_is_taken_where_a_faster_one_does_not() -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import axe_eq as axe
 import axe_eq.array as xp
+import benchmarks
 from axe_eq.extract.mesh.cuts import Cut, Part, cut_dim, form, selector_needs, whole
 from axe_eq.extract.mesh.moves import Moves, exchange_nodes, tree_of
 from axe_eq.extract.mesh.options import Machine
@@ -18,6 +22,7 @@ from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access
 from axe_eq_backends.cpu.target import cpu
+from axe_eq_backends.cuda.target import NCCL_LINK, PEERS_LINK
 from benchmarks.mesh_programs import PROGRAMS
 from tests.unit.mesh.programs import CASES, compiled
 
@@ -132,3 +137,35 @@ def test_what_several_operators_need_is_sent_once() -> None:
     )  # fmt: skip
     assert exe.plan.link_bytes == 3 * 64 * 32 * 4
     assert [s.name for s in exe.plan.exchanges] == ["m0_move"]
+
+
+def test_what_messages_do_not_carry_as_it_lies_is_copied() -> None:
+    """Halves of wider rows are packed, and a device's own are copied; what lies dense is not."""
+    packing = replace(cpu.links[0], packs=1e9)
+    plain, packed = (Moves(shard.mesh_text(axe.Mesh({"x": 2})), cpu.replace(links=(link,)))
+                     for link in (replace(packing, packs=0.0), packing))  # fmt: skip
+    rows, columns, dense = ((Part(("x",), 4, 4), Part((), 6, 6)), (Part((), 8, 8),
+                            Part(("x",), 3, 3)), (Part((), 8, 8), Part((), 6, 6)))  # fmt: skip
+    value = input_node("x", ValueType("f32", (8, 6)))
+    tree, mesh = tree_of(value, lambda n: True), packed.mesh
+    copied = {rows: {columns: 2 * 48, dense: 0}, columns: {rows: 2 * 48, dense: 2 * 96}}
+    for held, goals in copied.items():
+        for goal, n_bytes in goals.items():
+            at = form(value.type, held, mesh), form(value.type, goal, mesh)
+            more = packed.price(tree, 0, *at).seconds - plain.price(tree, 0, *at).seconds
+            assert more == pytest.approx(2 * n_bytes / 1e9), (held, goal)
+
+
+def test_links_are_priced_as_exchanges_over_them_were_measured() -> None:
+    """Within a fifth, from 1 to 512 MiB; a turn packs half of what it sends, and keeps as much."""
+    results = Path(benchmarks.__file__).parent / "results"
+    for link, name in ((NCCL_LINK, "nccl"), (PEERS_LINK, "peers")):
+        cases = json.loads((results / f"mesh_cuda_{name}.json").read_text())["cases"]
+        told = {c["name"]: c for c in cases if c["kind"] in ("gather", "swap", "turn")}
+        assert len(told) > 60
+        for case in told.values():
+            seconds, n_bytes = case["us"]["axe"] / 1e6, case["n_bytes"]
+            priced = link.seconds(n_bytes, 1)
+            if case["kind"] == "turn" and link.packs:
+                priced += 2 * 2 * n_bytes / link.packs
+            assert 0.8 < priced / seconds < 1.2, (name, case["name"])

@@ -58,6 +58,24 @@ def test_scans_with_the_totals_of_ranks_before_are_decided(before: Any, wanted: 
     assert not isinstance(found, axe.Proved) or axe.check_certificate(found.certificate)
 
 
+@pytest.mark.parametrize(("devices", "rows", "fn"), [
+    (3, 3, lambda x: xp.cumulative_sum(x * 2, axis=0)),
+    (2, 2, lambda x: xp.cumulative_sum(x, axis=0)),
+    (4, 8, lambda x: xp.associative_scan("max", x, axis=0)),
+])  # fmt: skip
+def test_scans_of_parts_of_one_element_are_proved(devices: int, rows: int, fn: Any) -> None:
+    """Each is reduced with the totals of those before it."""
+    mesh = axe.Mesh({"x": devices})
+    cut = axe.read("jax", "P('x',None)", shape=(rows, 3), mesh=mesh)
+    exe = axe.compile(
+        fn, axe.Spec((rows, 3), "f32", layout=cut), target="cpu", mesh=mesh, outputs=[cut],
+        objective="link_bytes",
+    )  # fmt: skip
+    found = axe.equivalent(fn, exe.plan)
+    assert isinstance(found, axe.Proved), found
+    assert axe.check_certificate(found.certificate)
+
+
 @pytest.mark.parametrize(("name", "numerics", "wanted"), [
     ("prefix sums", "real", axe.Proved), ("prefix sums", "exact", axe.Unknown),
     ("most so far", "exact", axe.Proved),

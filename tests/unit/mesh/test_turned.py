@@ -50,6 +50,22 @@ def test_turned_blocks_are_the_function(
 
 
 @pytest.mark.sampled(2)
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(2, 4, 8), (1, 16, 1), (4, 1, 1)])
+def test_sums_of_small_blocks_are_proved(
+    n: int, rows: int, inner: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What devices move is a product of dims, however few elements that are."""
+    monkeypatch.setattr(test_blocks, "M2", Mesh({"x": n}))
+    chosen = in_blocks(monkeypatch, [(1,)], dim=0, late=n == 3)
+    cuts = {(n * rows, n * inner): C, (n * inner, n * columns + 1): R}
+    exe = compile_on_two(lambda x, w: x @ w, cuts, R)
+    specs = [axe.Spec(shape, "i32") for shape in cuts]
+    verdict = axe.equivalent(lambda x, w: x @ w, exe.plan, *specs, numerics="exact")
+    assert isinstance(verdict, axe.Proved), (chosen, verdict)
+
+
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["scatter", "gathered", "mlp"])
 def test_every_device_begins_at_its_own_place(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four of them: nothing is moved that is there, and what one makes for others is sent once."""

@@ -108,6 +108,8 @@ MONOID_LIES: dict[str, tuple[Monoid, str]] = {
     "reduces again": (
         Monoid("x", _sum, _add, lambda s: np.sqrt(np.abs(s[0]))), "reduction of its own values"
     ),
+    "what stands for parts": (replace(MONOIDS["argmax"], stands=("min", "")), "do not give the"),
+    "one for each value": (replace(MONOIDS["argmax"], stands=("max", "max")), "one of them ''"),
 }  # fmt: skip
 
 

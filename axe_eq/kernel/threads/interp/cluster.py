@@ -107,8 +107,15 @@ class Cluster:
     ) -> None:
         ready = [s for s in strands if s not in blocked or blocked[s][1]()]
         overtake = self.order == "random" and self.rng.random() < 0.4
+        device = self.ctas[0].device
+        if device is not None and self.order == "random" and self.rng.random() < 0.1:
+            device.pause("its turn", lambda: True)
         if self._pending() and (not ready or overtake):
             self._effect()
+            return
+        if not ready and device is not None:
+            what = "; ".join(f"{self._named(s)}: {blocked[s][0]}" for s in strands)
+            device.pause(what, lambda: any(blocked[s][1]() for s in strands))
             return
         if not ready:
             waits = "; ".join(f"{self._named(s)} waits for {blocked[s][0]}" for s in strands)
@@ -133,7 +140,7 @@ class Cluster:
         if cta is not self._inside:
             self._inside = cta
             for tensor in cta.tensors.values():
-                tensor.instance = cta.env[ir.CTA.name]
+                tensor.instance, tensor.user = cta.env[ir.CTA.name], cta
 
     def _pending(self) -> int:
         return sum(len(cta.pending) for cta in self.ctas)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,10 +22,12 @@ from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp.memory import Clocks, SharedMemory, Threads
+from axe_eq.kernel.threads.interp.signals import is_there, number_of
 from axe_eq.kernel.threads.placement import LANES
 from axe_eq.program.types import DTYPES
 
 if TYPE_CHECKING:
+    from axe_eq.kernel.devices import Device
     from axe_eq.kernel.threads.interp.cluster import Meeting
 
 Blocked = tuple[str, Callable[[], bool]]
@@ -143,6 +145,10 @@ class Cta:
         self.lent: dict[tuple[ir.Buffer, int], int] = {}
         self.touched: dict[tuple[ir.Buffer, int], bool] = {}
         self.pending: list[Callable[[], None]] = []
+        self.device: Device | None = None  # where several are interpreted together
+        self.issuing: Issue | None = None  # whose primitive is executed now
+        self.fenced = False  # whether what it tells other devices is behind what it knows
+        self.acquired: list[tuple[int, int, Ints]] = []  # by which class, when, the device's clock
 
     # -- storage --
 
@@ -288,6 +294,9 @@ class Cta:
         elif isinstance(s, ir.ClusterWait):
             yield from self.meeting.wait(self, who, s.at)
         elif isinstance(s, ir.Primitive):
+            if isinstance(s, ir.Await):
+                of = number_of(s.flag, self, env)
+                yield f"{s.flag} to be {s.least} ({s.at})", partial(is_there, *of, s.least)
             self._primitive(s, env, who, where)
         else:
             self._synchronise(s, env, who, where)
@@ -453,7 +462,23 @@ class Cta:
     # -- primitives --
 
     def _primitive(self, s: ir.Primitive, env: Env, who: Threads, where: ir.Where) -> None:
-        issue = Issue(who, where, s)
+        issue = self.issuing = Issue(who, where, s)
+        try:
+            self._executed(s, env, issue)
+        finally:
+            self.issuing = None
+
+    def knows(self, who: Threads, bulk: bool = False) -> Ints:
+        """What threads know of all devices' launches, or what of it bulk copies see."""
+        assert self.device is not None
+        clocks, every = self.clocks.shown if bulk else self.clocks.seen, []
+        for c in self.clocks.classes(who):
+            told = [clock for of, time, clock in self.acquired if clocks[c, of] >= time]
+            every.append(np.max([self.device.clock, *told], axis=0))
+        return np.asarray(np.min(every, axis=0))
+
+    def _executed(self, s: ir.Primitive, env: Env, issue: Issue) -> None:
+        who = issue.who
         if self.planned is None:
             self.execute(self, s, env, issue)
             return

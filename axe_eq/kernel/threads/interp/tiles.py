@@ -18,6 +18,7 @@ from axe_eq.kernel.expr import Int, evaluate
 from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault
 from axe_eq.kernel.placement import Placement, number
 from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.interp import signals
 from axe_eq.kernel.threads.interp.machine import Cta, Execute, Issue, Slot
 from axe_eq.kernel.threads.placement import LANES
 from axe_eq.program import ops
@@ -459,6 +460,7 @@ def _ordinary_load(cta: Cta, s: ir.CopyAsync, env: Env, issue: Issue) -> None:
     actor = cta.clocks.async_copies(issue.who.first_warp)
     cta.memory.note_write(k, actor, queue.committed + 1, -2)
     tensor, done = cta.tensors[s.src.buffer.name], [False]
+    tensor.use(element, inside, issue)
 
     def effect() -> None:
         if not done[0]:
@@ -479,6 +481,7 @@ def bulk_load(
     issue: Issue,
 ) -> None:
     """Start a load into the same bytes of CTAs' shared memory; it completes on a slot of each."""
+    cta.tensors[s.src.buffer.name].use(element, inside, issue, bulk=True)
     for to, slot in slots:
         _check_load(cta, to, slot, byte, s.dst.buffer.itemsize, issue)
         slot.loaded = slot.phase + 1
@@ -528,6 +531,7 @@ def bulk_store(
     cta.memory.check_proxy(k, [elected], "reads", issue.what)
     cta.memory.note_read(k, cta.clocks.stores(group), queue.committed + 1, -1)
     tensor = cta.tensors[s.dst.buffer.name]
+    tensor.use(element, inside, issue, write=True, bulk=True)
     done = [False]
 
     def effect() -> None:
@@ -538,6 +542,18 @@ def bulk_store(
 
     queue.effects[-1].append(effect)
     cta.defer(effect)
+
+
+def signal(cta: Cta, s: ir.Signal, env: Env, issue: Issue) -> None:
+    """One thread of the grid tells all signals."""
+    signals.add(cta, *signals.number_of(s.last, cta, env), issue, is_more=False)
+    cta.fenced = True
+    signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=True)
+
+
+def wait(cta: Cta, s: ir.Await, env: Env, issue: Issue) -> None:
+    """The number is there: who waited for it knows what it tells."""
+    signals.acquire(cta, *signals.number_of(s.flag, cta, env), issue)
 
 
 _EXECUTE: dict[type[ir.Primitive], Execute] = {
@@ -551,6 +567,8 @@ _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Scan: scan,
     ir.Fill: fill,
     ir.Index: index,
+    ir.Signal: signal,
+    ir.Await: wait,
 }
 
 

@@ -336,3 +336,25 @@ __device__ __forceinline__ unsigned ld_shared_u8(unsigned a) {
 __device__ __forceinline__ void st_shared_u8(unsigned a, unsigned x) {
   asm volatile("st.shared.u8 [%0], %1;" :: "r"(a), "r"(x) : "memory");
 }
+
+// What this device did before the kernel is known to who signals, in whatever proxy: a kernel's end
+// orders that. One fence serves all signals: with `red.release.sys` each of them has its own.
+__device__ __forceinline__ void signal_fence() {
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+__device__ __forceinline__ void signal_add(const int* number) {
+  asm volatile("red.relaxed.sys.global.add.s32 [%0], 1;" :: "l"(number) : "memory");
+}
+
+__device__ __forceinline__ void signal_clear(const int* number) {
+  asm volatile("st.relaxed.sys.global.s32 [%0], 0;" :: "l"(number) : "memory");
+}
+
+__device__ __forceinline__ void signal_wait(const int* number, int least) {
+  int found;
+  do {
+    asm volatile("ld.acquire.sys.global.s32 %0, [%1];" : "=r"(found) : "l"(number) : "memory");
+  } while (found < least);
+  asm volatile("fence.proxy.async;" ::: "memory");
+}

@@ -13,17 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import (
-    IDENTITY,
-    Cell,
-    Constant,
-    apply,
-    arg,
-    renumber,
-    replaced,
-    substituted,
-    used,
-)  # fmt: skip
+from axe_eq.kernel.cells import IDENTITY, Cell, Constant, apply, arg, replaced, substituted, used
 from axe_eq.kernel.expr import Expr, Int, equal, make
 from axe_eq.kernel.placement import strided
 from axe_eq.kernel.structured import Online
@@ -36,7 +26,7 @@ from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
 from axe_eq_backends.cuda.live import Live, positions
 from axe_eq_backends.cuda.online import WIDENED, gathered, hoisted, in_powers_of_two
 from axe_eq_backends.cuda.schedules import tiles
-from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
+from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, mapped
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS, Grid, Order, backwards
 from axe_eq_backends.cuda.wgmma import accumulator
 
@@ -431,7 +421,8 @@ class Writer:
         if self.plain != IDENTITY or not products:
             self._evaluate(self.plain, products, extras)
         if self.mask is not None:
-            local = renumber(self.mask, {n: n - len(products) + 1 for n in used(self.mask)})
+            first = len(products) - 1
+            local = substituted(self.mask, {n: arg(n - first) for n in used(self.mask)})
             hidden = apply("where", local, arg(0), self.grid.live.unit)
             kept = self._is_kept(step)
             with nullcontext() if kept is None else k.when(equal(kept, 0)):
@@ -450,18 +441,17 @@ class Writer:
     ) -> None:
         """Scores by a cell of products, then extras; what counts columns is numbered in slices."""
         n, kept = len(products), sorted(used(cell))
-        number = {m: i for i, m in enumerate(kept)}
         held = [extras[m - n] for m in kept if m >= n]
         wide = self.t.s if all(isinstance(x, ir.View) for x in held) else NUMBERED
         for first in range(0, self.t.s, wide):
             cols = slice(first, first + wide)
-            ins = [
-                products[m][:, cols]
+            ins = {
+                m: products[m][:, cols]
                 if m < n
                 else self._columns(self.p.extras[m - n], extras[m - n], cols)
                 for m in kept
-            ]
-            self.k.map(renumber(cell, number), self.scores[0][:, cols], *ins)
+            }
+            mapped(self.k, cell, self.scores[0][:, cols], ins)
 
     def _is_kept(self, step: Int) -> Int | None:
         """Whether the mask takes nothing of a chunk; None for the first, of which it often does."""
@@ -510,7 +500,7 @@ class Writer:
             k.map(self.rescale, self.change.all, self.top.all, new.all)
             k.map(IDENTITY, self.top.all, new.all)
         for cell, value in zip(self.row_cells, self.row_values, strict=True):
-            k.map(renumber(cell, {1: 0}), value.all, self.top.all)
+            mapped(k, cell, value.all, {1: self.top.all})
         rows = [v.all for v in self.row_values]
         k.map(self.weight, score.all, score.all, self.top.all, *rows)
         k.reduce("+", (self.total if first else self.part).all, score.all, [1])

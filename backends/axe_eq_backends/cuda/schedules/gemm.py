@@ -11,6 +11,9 @@ several of them need is loaded once: each of these loads a part of it into the s
 some rows, or some of the reduced dim where that is not contiguous. A slot is free when the
 consumers of all who read what comes into it have released it.
 
+Consumers of a CTA lie below each other, with some rows of its tile each, or several of them side by
+side, with some of the columns (`across`).
+
 Or CTAs of a cluster take parts of one tile's steps. Each puts its sums into its shared memory, and
 once all have, each adds up some columns of all of them, in the order of the CTAs, and stores those.
 So they do with all tiles, of which there is one for a cluster, or with the `rest` alone: tiles that
@@ -56,6 +59,7 @@ CORE_COLS = 8  # of accumulators: parts of a tile's columns are whole ones
 # Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
 # all others and 224 spill.
 MOST_HELD = 208
+OF_THIRD = 104  # fewer, where three warpgroups share them: 112 spill
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
@@ -68,6 +72,15 @@ def column_words(cols: Any, itemsize: Any) -> Any:
 def tile_words(rows: Any, cols: Any, itemsize: Any) -> Any:
     """Registers of a thread for a warpgroup's tile."""
     return rows * cols * itemsize // 4 // GROUP_THREADS
+
+
+def most_held(consumers: Any) -> Any:
+    """Registers of a thread for these; a number of consumers, or a column of such.
+
+    >>> most_held(2), most_held(3)
+    (208, 104)
+    """
+    return MOST_HELD - OF_THIRD * (consumers > 2)
 
 
 def gemm(problem: Problem, tiling: Tiling = DEFAULT, name: str = "gemm") -> ir.Kernel:
@@ -90,10 +103,15 @@ class _Tile(NamedTuple):
 class _Writer(Copies):
     def __init__(self, problem: Problem, tiling: Tiling, name: str) -> None:
         self.p, self.t = problem, tiling
-        rows = tiling.m // tiling.consumers
-        if tiling.m % tiling.consumers or rows % 64:
-            wrong = f"{tiling.m} rows for {tiling.consumers} warpgroups"
+        rows, width = tiling.m // tiling.down, tiling.n // tiling.across
+        if tiling.m % tiling.down or rows % 64:
+            wrong = f"{tiling.m} rows for {tiling.down} warpgroups"
             raise ScheduleError(f"tiling of {name}", wrong, "a multiple of 64 rows each")
+        uneven = tiling.consumers % tiling.across + tiling.n % (CORE_COLS * tiling.across)
+        if tiling.across > 1 and (uneven or tiling.split > 1):
+            wrong = f"{tiling.n} columns in {tiling.split} parts, {tiling.across} of"
+            wrong = f"{wrong} {tiling.consumers} warpgroups side by side"
+            raise ScheduleError(f"tiling of {name}", wrong, f"one part, whole {CORE_COLS} for each")
         for side, (tile, n) in enumerate(
             ((tiling.m, tiling.cluster_cols), (tiling.n, tiling.cluster_rows))
         ):
@@ -111,7 +129,7 @@ class _Writer(Copies):
             wrong = f"{len(problem.products)} products, {tiling.split} parts of the rest of tiles"
             raise ScheduleError(f"tiling of {name}", wrong, "one product, of several parts")
         self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster * tiling.split)
-        self.rows, self.cols = rows, tiling.n // tiling.split
+        self.rows, self.width, self.cols = rows, width, width // tiling.split
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(self.cols) if problem.out.major else self.cols
         self.wide = tiles.panel_width(run, self.size, problem.out.major)
@@ -159,20 +177,20 @@ class _Writer(Copies):
         self.operands: dict[str, tuple[ir.Buffer, ir.Buffer, int]] = {}
         self.tails: dict[str, int | None] = {}
         depth = p.end[1] if p.end else p.k
-        sides: dict[str, tuple[Matrix, Int, int]] = {}
+        sides: dict[str, tuple[Matrix, Int, int, int]] = {}
         for a, b in p.products:
-            sides.setdefault(a.name, (a, p.m, t.m))
-            sides.setdefault(b.name, (b, p.n, t.n))
+            sides.setdefault(a.name, (a, p.m, t.m, self.rows))
+            sides.setdefault(b.name, (b, p.n, t.n, self.width))
         # Tensors first: a program's names are kept, and others pass over them.
         tensors = {
             name: self._tensor(m, (*p.outer, *p.parts), (extent, depth))
-            for name, (m, extent, _) in sides.items()
+            for name, (m, extent, *_) in sides.items()
         }
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
-        for name, (matrix, extent, tile) in sides.items():
+        for name, (matrix, extent, tile, part) in sides.items():
             size = DTYPES[matrix.dtype].itemsize
-            layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile))
+            layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile, part))
             ring = k.smem(f"{name}_ring", matrix.dtype, (t.stages, tile, t.k), layout)
             self.operands[name] = tensors[name], ring, self._there(matrix, extent, tile)
             self.tails[name] = self._tail(matrix, extent, tile)
@@ -256,14 +274,15 @@ class _Writer(Copies):
         assert self.p.out.place is not None
         return self.p.out.place.blocks[-1 if self.p.out.major else -2][-1]
 
-    def _form(self, matrix: Matrix, tile: int) -> SmemForm:
+    def _form(self, matrix: Matrix, tile: int, part: int) -> SmemForm:
+        """The widest form that runs in memory and consumers' parts of a tile are whole lines of."""
         named = self.t.forms.get(matrix.name)
         if named is not None:
             return FORMS[named]
         size = DTYPES[matrix.dtype].itemsize
-        run = matrix.run(self.t.k if matrix.major else tile) * size
+        run = matrix.run(self.t.k) if matrix.major else gcd(matrix.run(tile), part)
         forms = K_MAJOR if matrix.major else MN_MAJOR
-        return next((f for f in forms if run % f.width == 0), forms[-1])
+        return next((f for f in forms if run * size % f.width == 0), forms[-1])
 
     # -- roles --
 
@@ -272,7 +291,7 @@ class _Writer(Copies):
         self._blank()
         pipe = k.pipe(t.stages)
         accs = [
-            k.reg("acc", "f32", (self.rows, t.n), accumulator(self.rows, t.n))
+            k.reg("acc", "f32", (self.rows, self.width), accumulator(self.rows, self.width))
             for _ in self.p.products
         ]
         previous = k.state("previous", 0, high=t.stages - 1)
@@ -281,7 +300,7 @@ class _Writer(Copies):
             with self._tiles(alone=bool(t.rest)) as at:
                 tile = self._tile(group, *at)
                 results = [acc.all for acc in accs]
-                vectors = self._read(results[0], tile, span(tile.col, t.n), early)
+                vectors = self._read(results[0], tile, span(tile.col, self.width), early)
                 self._sum(accs, pipe, group, previous, self.steps)
                 ahead = self._ahead(results[0], tile, 0, early)
                 self._summed(previous)
@@ -330,10 +349,20 @@ class _Writer(Copies):
 
     def _tile(self, group: Int, lead: Lead, row: Int, col: Int, shared: bool = False) -> _Tile:
         """What a consumer stores of a tile: of one that CTAs share, some columns."""
-        k = self.k
+        k, (down, across) = self.k, self._part(group)
         if shared:
             col = k.let("own_col", col + k.rank * self.cols)
-        return _Tile(lead, k.let("group_row", row + group * self.rows), col)
+        elif self.t.across > 1:
+            col = k.let("group_col", col + across)
+        return _Tile(lead, k.let("group_row", row + down), col)
+
+    def _part(self, group: Int) -> tuple[Int, Int]:
+        """First row and column of a consumer's part of a tile.
+
+        One that has all rows, or all columns, begins where their swizzle does, whoever it is.
+        """
+        down = group // self.t.across * self.rows if self.t.down > 1 else 0
+        return down, group % self.t.across * self.width if self.t.across > 1 else 0
 
     def _added(self, partial: ir.Buffer, group: Int, own: slice | None = None) -> ir.View:
         """Of this CTA's columns, or some, the sums of all CTAs of the cluster, in their order."""
@@ -373,10 +402,10 @@ class _Writer(Copies):
     def _multiply(self, accs: list[ir.Buffer], pipe: Pipe, group: Int, step: Int) -> None:
         for acc, (a, b) in zip(accs, self.p.products, strict=True):
             left, right = self.operands[a.name][1], self.operands[b.name][1]
-            # One consumer takes the whole tile, which begins where its swizzle does.
-            first = group * self.rows if self.t.consumers > 1 else 0
-            rows = left[pipe.stage, span(first, self.rows)]
-            self.k.gemm_async(acc.all, rows, right[pipe.stage], accumulate=step > 0)
+            down, across = self._part(group)
+            rows = left[pipe.stage, span(down, self.rows)]
+            cols = right[pipe.stage, span(across, self.width)]
+            self.k.gemm_async(acc.all, rows, cols, accumulate=step > 0)
 
     # -- epilogue --
 
@@ -387,9 +416,9 @@ class _Writer(Copies):
         """
         sizes = [(e.dims, DTYPES[e.dtype].itemsize) for e in self.p.extras]
         words = sum(acc.n_elements for acc in accs)
-        words += sum(column_words(self.t.n, size) for dims, size in sizes if dims == "n")
+        words += sum(column_words(self.width, size) for dims, size in sizes if dims == "n")
         words += sum(tile_words(self.rows, self.wide, s) for dims, s in sizes if dims == "mn")
-        fits = words <= MOST_HELD
+        fits = words <= most_held(self.t.consumers)
         return ("", "m", "n") if fits else ("", "m")
 
     def _read(

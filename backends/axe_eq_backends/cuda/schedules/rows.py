@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import Apply, Cell, apply, arg, renumber, replaced, used
+from axe_eq.kernel.cells import Apply, Cell, apply, arg, replaced, used
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
@@ -234,14 +234,12 @@ class _Writer:
         return total.all
 
     def _reusing(self, cell: Cell, values: list[ir.View]) -> tuple[Cell, list[ir.View]]:
-        """The cell with what was computed before as operands, and the operands it needs.
+        """The cell with what was computed before as operands, and all operands.
 
         Masked elements differ, but they are stored nowhere and every reduction masks its own.
         """
         known = {c: arg(len(values) + n) for n, (c, _) in enumerate(self.kept)}
-        cell, ins = replaced(cell, known), [*values, *(v for _, v in self.kept)]
-        numbers = sorted(used(cell))
-        return renumber(cell, {n: i for i, n in enumerate(numbers)}), [ins[n] for n in numbers]
+        return replaced(cell, known), [*values, *(view for _, view in self.kept)]
 
     def _store(self, out: Operand, cell: Cell, values: list[ir.View], begin: list[Int]) -> None:
         if out.strides[-1]:

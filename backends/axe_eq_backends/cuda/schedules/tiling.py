@@ -90,7 +90,8 @@ class Tiling:
     Attributes:
         m, n, k: tile of one CTA and step.
         stages: slots of the operand ring.
-        consumers: consumer warpgroups; they divide the tile's rows.
+        consumers: consumer warpgroups; they divide the tile's rows and columns.
+        across: how many of them lie side by side along columns.
         band: tile rows of a band, for reuse of operands in L2.
         forms: shared-memory form per operand name; by default the widest swizzle that fits.
         staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
@@ -112,6 +113,7 @@ class Tiling:
     cluster_cols: int = 1
     split: int = 1
     rest: int = 0
+    across: int = 1
 
     def __hash__(self) -> int:
         return hash((self.m, self.n, self.k, self.stages, self.consumers, self.band, self.staging))
@@ -121,6 +123,11 @@ class Tiling:
         """The tiling of a candidate, by `PARAMETERS`; whoever writes its problem has turned it."""
         chosen: dict[str, Any] = {n: size for n, size in parameters.items() if n != "turned"}
         return cls(**chosen)
+
+    @property
+    def down(self) -> int:
+        """Consumers below each other, along rows."""
+        return self.consumers // self.across
 
     @property
     def cluster(self) -> int:
@@ -148,6 +155,7 @@ PARAMETERS = frozenset(
         "k",
         "stages",
         "consumers",
+        "across",
         "band",
         "staging",
         "cluster_rows",
