@@ -191,7 +191,7 @@ def _reduction_choices(
     if not sig.n_reduced:
         return [[]]
     whole = [ALL] * sig.n_reduced
-    product = CELLS[split_text(cell_text)[0]].product and len(sig.operands) > 1
+    product = CELLS[split_text(cell_text)[0]].product and len(sig.operands) == 2
     structured = MONOIDS[sig.monoid].n_values > 1
     streaming = bool(used & set(STREAM_LETTERS))
     choices = []

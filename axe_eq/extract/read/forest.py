@@ -470,7 +470,7 @@ def _cell_figures(text: str, cell: Cell, types: tuple[ValueType, ...]) -> dict[s
     sig = signature(text)
     space = math.prod(sig.extents([t.shape for t in types]))
     structured = bool(sig.monoid) and MONOIDS[sig.monoid].n_values > 1
-    if structured or (sig.monoid == "+" and cell.product and len(types) > 1):
+    if structured or (sig.monoid == "+" and cell.product and len(types) == 2):
         factors = types[1:] if structured else types
         wide = max(factors, key=lambda t: DTYPES[t.dtype].itemsize).dtype
         extra = MONOIDS[sig.monoid].flops * math.prod(types[0].shape) if structured else 0.0

@@ -11,7 +11,7 @@ import random
 import re
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -24,6 +24,7 @@ from axe_eq import nn
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import interpret
+from axe_eq.program.node import op_node
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
@@ -503,6 +504,17 @@ def test_products_of_integers_wrap_around_as_numpy_s(dtype: str) -> None:
     assert [k.row for k in exe.kernels] == [f"fma.{dtype}"]
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(exe.interpret(a, b), a @ b)
+
+
+def test_sums_of_products_of_three_have_kernels() -> None:
+    """Packs may write such operators: what no law takes apart is no product of matrices."""
+    specs, rng = of("i32", (3, 3), (3, 4)), np.random.default_rng(0)
+    a, b = (rng.integers(-9, 9, s.shape).astype("i4") for s in specs)
+    traced = axe.trace(lambda x, y: (x, y), *specs)
+    node = op_node("d a, b e, f c -> a b c; + d e f", "mul", [*traced.outputs, traced.outputs[0]])
+    program = replace(traced, outputs=(node,), structure=0)
+    exe = axe.compile(program, target="h200")
+    np.testing.assert_array_equal(exe.interpret(a, b), np.einsum("da,be,fc->abc", a, b, a))
 
 
 def test_no_kernel_stores_a_result_from_tiles_along_a_side_that_it_lacks() -> None:
