@@ -113,3 +113,13 @@ def test_tiles_of_three_dims_leave_no_thread_without_rows() -> None:
     _, _, found = written("halves of few heads")
     tiles = {p["vector"]: k.kernel.tiles for p, k in found if p.get("pieces") and p["vectors"] == 1}
     assert tiles[4] == -(-150 // 32)  # 32 x 2 rows of two vectors are 128 threads
+
+
+def test_positions_along_a_dim_of_one_index_are_zeros() -> None:
+    """The index space is without such a dim: what is padded along it could not be written."""
+    widths = ((1, 3), (1, 0), (2, 2), (2, 3))
+    x = np.arange(16 * 300).reshape(16, 1, 1, 300)
+    exe = axe.compile(lambda x: xp.pad(xp.permute_dims(x, (0, 1, 3, 2)), widths), x, target="h200")
+    (kernel,) = exe.kernels
+    assert "pieces" in kernel.parameters
+    assert np.array_equal(exe.interpret(x), np.pad(x.transpose(0, 1, 3, 2), widths))

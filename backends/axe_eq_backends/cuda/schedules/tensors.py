@@ -266,8 +266,11 @@ class Space:
         missing = [d for d in range(rank) if not operand.varies(outer + d)]
         held = self.k.reg_reduced(operand.name, operand.dtype, layout.all, missing).all
         if operand.counts:
-            (dim,) = [d for d, s in enumerate(operand.strides) if s]
-            self.k.index(held, max(dim - outer, 0), begin[dim])
+            dims = [d for d, s in enumerate(operand.strides) if s]
+            if not dims:  # along a dim of one index, which the space is without
+                self.k.fill(held, 0)
+            for dim in dims:
+                self.k.index(held, max(dim - outer, 0), begin[dim])
             return held
         index = indexed(missing, rank)
         source = self.view(operand.name, begin, tile)
