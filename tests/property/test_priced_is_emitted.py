@@ -247,7 +247,8 @@ def check(case: Case, chosen: list[Any]) -> list[str]:
         known = {n: x for n, x in found.parameters.items() if n in kernel.parameters}
         assert known == {name: kernel.parameters[name] for name in known}
         lanes = found.schedule == "lanes"
-        assert found.tiles <= kernel.costs["blocks"] <= (found.tiles if lanes else INFINITE)
+        tiles = found.tiles * kernel.parameters.get("cluster", 1)  # CTAs share one
+        assert tiles <= kernel.costs["blocks"] <= (tiles if lanes else INFINITE)
         for given in chosen:
             wanted = (
                 type(given).of(kernel.parameters)

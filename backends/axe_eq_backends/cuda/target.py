@@ -156,8 +156,8 @@ _FIGURES = {
     "split_sector.written": 0.3,
     "split_sector.of_warp": 0.4,
     "split_sector.elements": 0.4,
-    # What a layout of inputs and outputs has to save: about a launch. Of 76 drawn programs that it
-    # was to save more, 25 of 30 were faster, by 1.83; of those below 27 of 46 (2026-11-27).
+    # What a layout of inputs and outputs has to save: about a launch. Of 49 drawn programs that it
+    # was to save more than 5 % 41 were faster, by 1.61 of 1.80 predicted (2026-11-27).
     "least_saved_s": 0.7e-6,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
