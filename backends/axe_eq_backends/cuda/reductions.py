@@ -35,6 +35,7 @@ from axe_eq_backends.cuda.schedules.rows import (
     MOST_REGISTERS,
     REGISTERS,
     WARP,
+    late_operands,
     reduce_rows,
     registers_of,
     room_for,
@@ -345,8 +346,10 @@ class Rows:
             # More CTAs than keep memory busy, or than there are, have fewer registers, and reads on
             # their way, each.
             n_bytes = WARP * warps * held * sum(DTYPES[o.dtype].itemsize for o in rows_read)
+            # Where a warp has several rows, what all of them read late is at addresses of its own.
+            late = held // 2 * len(late_operands(p)) if threads < WARP else 0
             resident = min(
-                residents(target, warps, enough(held)),
+                residents(target, warps, enough(held) + late),
                 ceil(target.figure("rows_on_their_way") / max(1, n_bytes)),
                 ceil(prod(counts) / target.n_units),
             )
@@ -475,7 +478,9 @@ class Sweeps:
         together = min(resident, -(-blocks // target.n_units))
         elements = min(rows, p.shape[kept]) * prod(p.shape[-p.reduced :]) / steps / tiling.cluster
         n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
-        chunk = self.tensors.answer(target, together * n_bytes)
+        # CTAs begin together, and each reads at its unit's part of memory's rate.
+        own_part = n_bytes * min(blocks, target.n_units) / target.memories[0].bytes_per_s
+        chunk = max(self.tensors.answer(target, together * n_bytes), own_part)
         sweeps = max(passes.values(), default=1)
         online = self.online and steps > 1
         met = len(sweeps_of(len(p.operands), p.reductions, online)[0])
@@ -520,11 +525,8 @@ class Sweeps:
             chain += len(p.reductions) * exchanging(target, sharing)
             if not self.kept:
                 return said(chain=chain, shared=merge, computes=computes)
-            # CTAs begin together, and each reads at its unit's part of memory's rate; those that
-            # wait for others of their clusters all at once.
-            rate = target.memories[0].bytes_per_s / min(blocks, target.n_units)
-            at_once = together if tiling.cluster > 1 else 1
-            reads = steps * max(chunk, at_once * n_bytes / rate)
+            # Those that wait for others of their clusters read all at once.
+            reads = steps * max(chunk, own_part * (together if tiling.cluster > 1 else 1))
             units = float(target.n_units)
             if tiling.cluster > 1:
                 chain += (met + 1) * target.figure("cluster_meets_s")
