@@ -83,7 +83,7 @@ def columns_of(dtype: str, layout: axe.Layout | None) -> tuple[float, int]:
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_sums_across_columns_have_the_blocks_that_are_priced(dtype: str) -> None:
     blocks, tiles = columns_of(dtype, None)
-    assert blocks == tiles < h200.n_units
+    assert blocks == tiles
     by_columns = axe.Layout([(4096, 1), (2048, 4096)])
     assert columns_of(dtype, by_columns)[1] > h200.n_units
 
