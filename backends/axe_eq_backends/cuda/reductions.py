@@ -497,7 +497,8 @@ class Sweeps:
             **({"cluster": tiling.cluster} if self.kept else {}),
         }, self.shifted)  # fmt: skip
         # Rows that are read again are found in the L2 only where all that are on their way fit.
-        flying = min(blocks, resident * target.n_units) * elements * steps
+        # Those before them lie there too, unless there are none.
+        flying = min(blocks, 2 * resident * target.n_units) * elements * steps
         again = {n: times - 1 for n, times in passes.items() if times > 1}
         flying *= sum(DTYPES[p.operands[n].dtype].itemsize for n in again)
         beyond = flying / target.limits["l2_bytes"] - target.figure("swept_in_cache")
