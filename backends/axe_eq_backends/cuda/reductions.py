@@ -496,8 +496,7 @@ class Sweeps:
             "resident": min(resident, ceil(blocks / target.n_units)),
             **({"cluster": tiling.cluster} if self.kept else {}),
         }, self.shifted)  # fmt: skip
-        # Rows that are read again are found in the L2 only where all that are on their way fit.
-        # Those before them lie there too, unless there are none.
+        # Rows read again are found in the L2 where those on their way and as many before them fit.
         flying = min(blocks, 2 * resident * target.n_units) * elements * steps
         again = {n: times - 1 for n, times in passes.items() if times > 1}
         flying *= sum(DTYPES[p.operands[n].dtype].itemsize for n in again)
