@@ -57,16 +57,8 @@ class Interpreter(Protocol):
 class DeviceInterpreter(Interpreter, Protocol):
     """An interpreter of a family whose kernels may wait for other devices themselves."""
 
-    def on(
-        self,
-        device: Device,
-        step: KernelStep | MoveStep,
-        graph: ScheduleGraph,
-        target: Target,
-        arrays: Mapping[str, Array],
-        order: int = 0,
-    ) -> Mapping[str, Array]:
-        """Run a step on one of the devices that are interpreted together; as `run` otherwise."""
+    def on(self, device: Device) -> Interpreter:
+        """The interpreter of one of the devices that are interpreted together."""
 
 
 class CallInterpreter(Interpreter, Protocol):
@@ -118,7 +110,7 @@ def interpret_graph(
         AxeError: what a kernel does wrong.
     """
     _check_orders(orders)
-    return _interpreted(graph, target, interpreter, inputs, orders)
+    return _interpreted(graph, target, interpreter, inputs, range(orders))
 
 
 def _interpreted(
@@ -126,9 +118,7 @@ def _interpreted(
     target: Target,
     interpreter: Interpreter,
     inputs: Mapping[str, Array],
-    orders: int,
-    device: Device | None = None,
-    first: int = 0,
+    orders: range,
 ) -> list[Array]:
     held = dict(inputs)
     for number, step in enumerate(graph.calls):
@@ -141,13 +131,8 @@ def _interpreted(
         if isinstance(step, Launch):  # which an emitter's family has alone
             held |= cast("CallInterpreter", interpreter).call(step, graph, target, reads)
             continue
-        if device is not None:
-            held |= cast("DeviceInterpreter", interpreter).on(
-                device, step, graph, target, reads, first
-            )
-            continue
-        made = interpreter.run(step, graph, target, reads)
-        for order in range(1, orders):
+        made = interpreter.run(step, graph, target, reads, orders[0])
+        for order in orders[1:]:
             progress.at(f"step {number + 1} of {len(graph.calls)}: {step.name}, order {order}")
             _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
         held |= made
@@ -182,7 +167,8 @@ def interpret_plan(
 
         def local(graph: ScheduleGraph, arrays: Sequence[Array], order: int, device: Any) -> Any:
             held = dict(zip(graph.inputs, arrays, strict=True))
-            return _interpreted(graph, target, interpreter, held, 1, device, order)
+            own = cast("DeviceInterpreter", interpreter).on(device)
+            return _interpreted(graph, target, own, held, range(order, order + 1))
 
         _check_orders(orders)
         given = [inputs[name] for name in plan.inputs]
@@ -197,7 +183,7 @@ def interpret_plan(
     def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
         def run(arrays: Sequence[Array]) -> list[Array]:
             held = dict(zip(graph.inputs, arrays, strict=True))
-            return _interpreted(graph, target, interpreter, held, orders)
+            return _interpreted(graph, target, interpreter, held, range(orders))
 
         return run
 

@@ -26,8 +26,8 @@ LAST = "_last"
 def buffers_of(name: str, n_devices: int) -> tuple[BufferSpec, BufferSpec, BufferSpec]:
     """The buffers of a meeting on a mesh: numbers of all, the own one, that of the one before."""
     type_ = f"i32[{n_devices}]"
-    apart = str(Layout([(n_devices, 1, DEVICE_AXIS)]).canonical())
     everywhere = [(n_devices, 1, DEVICE_AXIS)]
+    apart = str(Layout(everywhere).canonical())
     whole = str(Layout([(n_devices, 1, DEFAULT_AXIS)], everywhere).canonical())
     return (
         BufferSpec(f"{name}_all", type_, whole, SIGNAL, within=name, across=True),

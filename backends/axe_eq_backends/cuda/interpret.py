@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -125,8 +125,15 @@ def run(
     }
 
 
+@dataclass(frozen=True)
 class CudaInterpreter:
-    """The interpreter of family "cuda"."""
+    """The interpreter of family "cuda".
+
+    Attributes:
+        device: which one runs it, where several are interpreted together.
+    """
+
+    device: Device | None = None
 
     def run(
         self,
@@ -137,19 +144,11 @@ class CudaInterpreter:
         order: int = 0,
     ) -> dict[str, Array]:
         """Run a step; see `axe_eq.run.interpret.Interpreter`."""
-        return run(step, graph, target, arrays, order)
+        return run(step, graph, target, arrays, order, self.device)
 
-    def on(
-        self,
-        device: Device,
-        step: KernelStep | MoveStep,
-        graph: ScheduleGraph,
-        target: Target,
-        arrays: Mapping[str, Array],
-        order: int = 0,
-    ) -> dict[str, Array]:
-        """Run a step on one of several devices; see `axe_eq.run.interpret.DeviceInterpreter`."""
-        return run(step, graph, target, arrays, order, device)
+    def on(self, device: Device) -> CudaInterpreter:
+        """That of one of several devices; see `axe_eq.run.interpret.DeviceInterpreter`."""
+        return CudaInterpreter(device)
 
 
 INTERPRETER = CudaInterpreter()
