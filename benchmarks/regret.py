@@ -3,6 +3,7 @@
     python -m benchmarks.regret [--first SEED] [--count N] [--kinds KIND ..] [--out FILE]
     python -m benchmarks.regret --prepare FOLDER [--first SEED] [--count N] [--target h200]
     python -m benchmarks.regret --saved FOLDER [--budget SECONDS] [--out FILE]
+    python -m benchmarks.regret --tune SECONDS [--first SEED] [--count N] [--out FILE]
     python -m benchmarks.regret --show FILE [--plot FILE.svg]
 
 Programs are drawn by seed over all schedules (`benchmarks.regret_programs`). Of every kernel that
@@ -11,7 +12,8 @@ of any schedule are built and measured alone: CUDA graphs of calls on rotating m
 Candidates whose price is above three times the choice's are not drawn. Regret is the choice's time
 over that of the fastest; an estimate is off by time over estimate. What every candidate stores is
 compared with what the choice stored. --prepare builds them anywhere, a file per seed; --saved
-measures those, seed after seed until the budget is spent.
+measures those, seed after seed until the budget is spent. --tune measures whole programs instead,
+as they are chosen and as `tune=SECONDS` leaves them, in turns.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import pickle
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -99,6 +101,44 @@ def built(
     return rows
 
 
+def whole(seed: int, target: str, tune: float = 0.0) -> list[Row]:
+    """A seed's program as machine code, as it is chosen, or tuned for so many seconds here."""
+    import axe_eq as axe
+    from axe_eq.errors import AxeError
+
+    kind, fn, specs = drawn(seed)
+    base: Row = {"seed": seed, "kind": kind, "specs": specs}
+    try:
+        with axe.debug(cache=0):
+            exe = axe.compile(fn, *specs, target=target, tune=tune)
+    except AxeError as error:
+        return [{**base, "failed": str(error)}]
+    code = exe.schedule.runners[exe.target.family].compile(exe.schedule.graph, exe.target)
+    way = "; ".join(" ".join(f"{n}={v}" for n, v in k.parameters.items()) for k in exe.kernels)
+    return [{**base, "candidates": [
+        {"schedule": "tuned" if tune else "plain", "row": "", "parameters": way,
+         "estimate_s": exe.cost["time_s"], "code": code}
+    ]}]  # fmt: skip
+
+
+def both(seeds: Sequence[int], target: str, budget_s: float) -> Iterator[tuple[int, list[Row]]]:
+    """Whole programs of seeds, as chosen and as tuned, each to be measured three times in turns."""
+    for seed, (row,) in compiled(seeds, target, whole):
+        (other,) = [row] if "failed" in row else whole(seed, target, budget_s)
+        if "failed" not in other:
+            row["candidates"] = [dict(c) for c in (*row["candidates"], *other["candidates"]) * 3]
+        yield seed, [other if "failed" in other else row]
+
+
+def over_plain(row: Row) -> float:
+    """What a tuned program takes over what it takes as chosen, by the medians of their rounds."""
+    tuned, plain = (
+        statistics.median(c["time_s"] for c in row["candidates"] if c["schedule"] == way)
+        for way in ("tuned", "plain")
+    )
+    return tuned / plain
+
+
 def measured(row: Row) -> Row:
     """A kernel with the seconds of its candidates, and how far apart their results are."""
     from axe_eq_backends.cuda import timing
@@ -163,13 +203,15 @@ def _apart(a: Any, b: Any) -> float:
     return float(np.linalg.norm((a - b)[both]) / (np.linalg.norm(b[both]) or 1.0))
 
 
-def compiled(seeds: Sequence[int], target: str) -> Iterator[tuple[int, list[Row]]]:
+def compiled(
+    seeds: Sequence[int], target: str, made: Callable[[int, str], list[Row]] = prepared
+) -> Iterator[tuple[int, list[Row]]]:
     """Seeds and their kernels, compiled side by side."""
     from benchmarks.terminal import told
 
     workers = max(1, (os.cpu_count() or 2) - 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(prepared, seed, target) for seed in seeds]
+        waiting = [pool.submit(made, seed, target) for seed in seeds]
         for seed, future in zip(told(seeds, "seed"), waiting, strict=True):
             yield seed, future.result()
 
@@ -326,6 +368,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/regret.json")
     parser.add_argument("--prepare", type=Path)
     parser.add_argument("--saved", type=Path)
+    parser.add_argument("--tune", type=float, help="seconds a program")
     parser.add_argument("--budget", type=float, default=600.0)
     parser.add_argument("--show", type=Path)
     parser.add_argument("--plot", type=Path)
@@ -340,14 +383,21 @@ def main() -> None:
             path.write_bytes(gzip.compress(pickle.dumps(rows)))
         return
     if given.show is None:
-        found = saved(given.saved, given.budget) if given.saved else compiled(seeds, given.target)
+        if given.tune:
+            found = both(seeds, given.target, given.tune)
+        elif given.saved:
+            found = saved(given.saved, given.budget)
+        else:
+            found = compiled(seeds, given.target)
         rows = list(gone_through(found))
         from axe_eq_backends.cuda.driver import default_device, device_name
 
+        ran = [row for row in rows if "failed" not in row]
+        said = {"tuned": [over_plain(row) for row in ran]} if given.tune else summed(figures(rows))
         data = {"machine": {**machine(), "gpu": device_name(default_device())}, "rows": rows,
-                "figures": summed(figures(rows))}  # fmt: skip
+                "figures": said}  # fmt: skip
         given.out.write_text(json.dumps(data) + "\n")
-        if given.saved:  # there may be nothing there to show it with
+        if given.saved or given.tune:  # there may be nothing there to show it with
             print(json.dumps(data["figures"]))
             return
     rows = json.loads((given.show or given.out).read_text())["rows"]
