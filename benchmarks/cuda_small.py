@@ -24,9 +24,11 @@ CALLS, ROUNDS, BYTES = 20, 15, 150e6
 WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (2048, 2048))
 TOLERANCES = {"f16": 5e-3, "f32": 1e-4, "f64": 1e-12}
 ROWS = (1, 8, 16, 32, 64, 128, 256)
+Shape = tuple[int, int, int, str]
+Calls = dict[str, list[Callable[[], Any]]]
 
 
-def timed(work: dict[str, list[Callable[[], Any]]]) -> dict[str, float]:
+def timed(work: Calls) -> dict[str, float]:
     """Microseconds of a call, by name; the calls of a name take turns."""
     import torch
 
@@ -51,8 +53,10 @@ def timed(work: dict[str, list[Callable[[], Any]]]) -> dict[str, float]:
     return {name: statistics.median(found[3:]) for name, found in times.items()}
 
 
-def case(rows: int, depth: int, columns: int, dtype: str = "f16") -> dict[str, Any]:
-    """One product: what was chosen, its error and the times."""
+def case(
+    rows: int, depth: int, columns: int, dtype: str, peers: Callable[[Any], Calls]
+) -> dict[str, Any]:
+    """One product: what was chosen, its error and the times, of peers beside torch.mm too."""
     import torch
 
     import axe_eq as axe
@@ -68,9 +72,10 @@ def case(rows: int, depth: int, columns: int, dtype: str = "f16") -> dict[str, A
     want = sets[0][0].double() @ sets[0][1].double()
     error = float((exe(*sets[0]).double() - want).abs().max() / want.abs().max())
     out = normal(rows, columns)
-    work: dict[str, list[Callable[[], Any]]] = {
+    work: Calls = {
         "axe": [exe.bind(*given) for given in sets],
         "torch": [partial(torch.mm, a, b, out=out) for a, b in sets],
+        **peers(sets),
     }
     return {
         "dtype": dtype, "rows": rows, "depth": depth, "columns": columns,
@@ -79,8 +84,17 @@ def case(rows: int, depth: int, columns: int, dtype: str = "f16") -> dict[str, A
     }  # fmt: skip
 
 
-def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int, str]]) -> None:
-    """Run products of (rows, depth, columns, dtype) and write them to a file of this name."""
+def measure(
+    name: str, about: str, shapes: Iterable[Shape], peers: Callable[[Any], Calls] = lambda sets: {}
+) -> None:
+    """Run products of (rows, depth, columns, dtype) and write them to a file of this name.
+
+    Args:
+        name: of the file.
+        about: what --help says.
+        shapes: of the products.
+        peers: calls for every pair of operands, by the name of who is timed beside torch.mm.
+    """
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     default = Path(os.environ.get("OUT", "benchmarks/results"))
     parser.add_argument("--out", type=Path, default=default)
@@ -89,14 +103,15 @@ def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int, str]]) 
 
     found = []
     for rows, depth, columns, dtype in shapes:
-        found.append(case(rows, depth, columns, dtype))
+        found.append(case(rows, depth, columns, dtype, peers))
         assert found[-1]["error"] < TOLERANCES[dtype], found[-1]
         times = found[-1]["us"]
         print(
             f"{dtype} {rows:4} x {depth:5} x {columns:5}:"
-            f" {times['torch'] / times['axe']:.3f} of torch;"
-            f" {times['axe']:.1f} us, estimated {found[-1]['estimate_us']:.1f},"
-            f" {' '.join(found[-1]['schedules'])}"
+            f" {min(us for n, us in times.items() if n != 'axe') / times['axe']:.3f} of torch;"
+            f" {' '.join(f'{n} {us:.1f}' for n, us in times.items())},"
+            f" estimated {found[-1]['estimate_us']:.1f}, {' '.join(found[-1]['schedules'])}",
+            flush=True,
         )
     machine = {
         "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,

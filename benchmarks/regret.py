@@ -136,7 +136,7 @@ def over_plain(row: Row) -> float:
         statistics.median(c["time_s"] for c in row["candidates"] if c["schedule"] == way)
         for way in ("tuned", "plain")
     )
-    return tuned / plain
+    return float(tuned / plain)
 
 
 def measured(row: Row) -> Row:
