@@ -3,7 +3,7 @@
     python -m benchmarks.regret [--first SEED] [--count N] [--kinds KIND ..] [--out FILE]
     python -m benchmarks.regret --prepare FOLDER [--first SEED] [--count N] [--target h200]
     python -m benchmarks.regret --saved FOLDER [--budget SECONDS] [--out FILE]
-    python -m benchmarks.regret --tune SECONDS [--first SEED] [--count N] [--out FILE]
+    python -m benchmarks.regret --tune SECONDS [--first SEED] [--count N] [--budget SECONDS] ..
     python -m benchmarks.regret --show FILE [--plot FILE.svg]
 
 Programs are drawn by seed over all schedules (`benchmarks.regret_programs`). Of every kernel that
@@ -216,18 +216,18 @@ def compiled(
             yield seed, future.result()
 
 
-def saved(folder: Path, budget_s: float) -> Iterator[tuple[int, list[Row]]]:
-    """What `--prepare` left in a folder, until the budget is spent."""
-    began = time.perf_counter()
+def saved(folder: Path) -> Iterator[tuple[int, list[Row]]]:
+    """What `--prepare` left in a folder."""
     for path in sorted(folder.glob("*.seed"), key=lambda p: int(p.stem)):
-        if time.perf_counter() - began > budget_s:
-            return
         yield int(path.stem), pickle.loads(gzip.decompress(path.read_bytes()))
 
 
-def gone_through(found: Iterator[tuple[int, list[Row]]]) -> Iterator[Row]:
-    """Rows of all seeds, measured one by one; a kernel that fails costs itself alone."""
+def gone_through(found: Iterator[tuple[int, list[Row]]], budget_s: float) -> Iterator[Row]:
+    """Rows of seeds until the budget is spent; a kernel that fails costs itself alone."""
+    began = time.perf_counter()
     for _, rows in found:
+        if time.perf_counter() - began > budget_s:
+            return
         for row in rows:
             try:
                 yield row if "failed" in row else measured(row)
@@ -369,7 +369,7 @@ def main() -> None:
     parser.add_argument("--prepare", type=Path)
     parser.add_argument("--saved", type=Path)
     parser.add_argument("--tune", type=float, help="seconds a program")
-    parser.add_argument("--budget", type=float, default=600.0)
+    parser.add_argument("--budget", type=float, default=math.inf)
     parser.add_argument("--show", type=Path)
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
@@ -386,10 +386,10 @@ def main() -> None:
         if given.tune:
             found = both(seeds, given.target, given.tune)
         elif given.saved:
-            found = saved(given.saved, given.budget)
+            found = saved(given.saved)
         else:
             found = compiled(seeds, given.target)
-        rows = list(gone_through(found))
+        rows = list(gone_through(found, given.budget))
         from axe_eq_backends.cuda.driver import default_device, device_name
 
         ran = [row for row in rows if "failed" not in row]
