@@ -17,7 +17,14 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, sele
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
-from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, stands_for
+from axe_eq.extract.mesh.options import (
+    Option,
+    Parts,
+    fold_text,
+    folded_by,
+    scanned_totals,
+    stands_for,
+)
 from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, Failing, fresh_name, lies_across, meet
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
@@ -255,28 +262,18 @@ class _Building:
 
     def _scanned(self, node: Node, option: Option) -> Have:
         """A scan of a rank's part behind the totals of the ranks before it."""
-        assert option.parts is not None
-        monoid, axis = scan(node.text)
-        (arg,), (need,) = node.args, option.needs
-        own = self.get(arg, need)
-        since = self._since(own)
-        part = self._use(arg, need, own, since)
-        rank = len(node.shape)
-        total = make(
-            [[plain(rank if d == axis else d) for d in range(rank)]], range(rank), monoid.name,
-            [rank], {axis: 1},
-        )  # fmt: skip
-        (way,) = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
-        of = op_node(total.text, "id", [part])
-        self._add(way.parts, way.cut, Have(of, since, False, self.tag))
-        before = self.get(way.wanted, way.goal)
-        level = max(since, before.level)
-        part = self._use(arg, need, own, level)
-        behind = sel_node(join_text("concat", axis), [before.node, part])
-        every = scan_node(node.text, [behind])
+        (_, axis), reads = scan(node.text), list(zip(node.args, option.needs, strict=True))
+        since, own = self._given(reads)
+        ways = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
+        for way, total in zip(ways, scanned_totals(scan_node(node.text, own)), strict=True):
+            self._add(way.parts, way.cut, Have(total, since, False, self.tag))
+        level, given = self._given([*reads, *((way.wanted, way.goal) for way in ways)])
+        pairs = list(zip(given[len(ways) :], given, strict=False))
+        behind = [sel_node(join_text("concat", axis), pair) for pair in pairs]
+        every = scan_node(node.text, behind)
         self.source.setdefault(every, node)
-        n = before.node.shape[axis]
-        rows = tuple((n, 1, part.shape[d]) if d == axis else None for d in range(rank))
+        before, part = (x.shape[axis] for x in pairs[0])
+        rows = tuple((before, 1, part) if d == axis else None for d in range(len(node.shape)))
         return Have(sel_node(join_text("slice", rows), [every]), level, False, self.tag)
 
     def _add(self, value: Node, cut: Cut, have: Have) -> None:
