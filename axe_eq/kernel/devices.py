@@ -133,7 +133,10 @@ class Memory:
         n, least = len(self.arrays), 0 if self.there else -1
         self.writer = [np.full(len(a), d) for d, a in enumerate(self.arrays)]
         self.written = [np.full(len(a), least) for a in self.arrays]
-        self.read = [np.full((n, len(a)), -1) for a in self.arrays]  # last launch per reader
+        # Per device that read or merged, its last launch that did.
+        self.read, self.merged = (
+            [np.full((n, len(a)), -1) for a in self.arrays] for _ in range(2)
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

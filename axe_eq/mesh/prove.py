@@ -20,6 +20,7 @@ import numpy as np
 from axe_eq.errors import ProgramError, ScheduleError, cause
 from axe_eq.layout import Layout
 from axe_eq.mesh.certificate import Certificate, certify
+from axe_eq.mesh.merging import check_merging
 from axe_eq.mesh.regions import Region, parts_of
 from axe_eq.mesh.sides import side
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, writes_of
@@ -88,6 +89,7 @@ def prove(plan: MeshPlan, most_bytes: int | None = None) -> Proof:
 def _proof(plan: MeshPlan, most_bytes: int | None) -> Proof:
     _check_steps(plan)
     _check_meetings(plan)
+    check_merging(plan)
     certificates = {s.name: _exchange(plan, s) for s in plan.exchanges}
     programs = [program(plan, rank) for rank in range(plan.n_ranks)]
     check_programs(programs)

@@ -21,6 +21,7 @@ def plan_text(plan: MeshPlan) -> str:
     ]
     for b in plan.silent.buffers.values():
         across = f", on all devices within {b.within}" if b.across else ""
+        across += f", in the place of {b.over}, merged with it" if b.over else ""
         lines.append(f"  {b.role} {b.name}: {b.type} in {b.layout}{across}")
     for step in plan.steps:
         lines += _local(step, plan) if isinstance(step, LocalStep) else _exchange(step, plan)

@@ -119,9 +119,11 @@ def _kernel(step: KernelStep, graph: ScheduleGraph, target: Target) -> list[str]
     signals = signals_of(graph.buffers.values())
     reads = [r.buffer for r in step.reads if r.buffer not in signals]
     when = ", once all devices have come" if len(reads) < len(step.reads) else ""
+    over = [graph.buffers[w.buffer].over for w in step.writes if graph.buffers[w.buffer].over]
+    merged = f", merged in memory with {over[0]}" if over else ""
     lines = [
         f"  {step.name}: {', '.join(said)}",
-        f"      reads {' '.join(reads)}{when}; writes {types}",
+        f"      reads {' '.join(reads)}{when}; writes {types}{merged}",
         f"      computes {_cells(step)}",
         f"      time: {_parts(step, graph, target)}",
     ]

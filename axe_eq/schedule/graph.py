@@ -200,6 +200,8 @@ class BufferSpec:
             every element there, see `axe_eq.mesh.across`. Its layout says which devices use it.
         after: of one device, the signal that its first kernel waits for before it reads it, see
             `axe_eq.schedule.meeting`; "" where it is there when kernels begin.
+        over: the buffer whose memory it takes, for its kernel merges what it computes with what
+            that holds, see `axe_eq.schedule.merging`; "" where none.
     """
 
     name: str
@@ -210,6 +212,7 @@ class BufferSpec:
     begins: tuple[int, ...] = ()
     across: bool = False
     after: str = ""
+    over: str = ""
 
     @property
     def inside(self) -> str:

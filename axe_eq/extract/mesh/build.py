@@ -16,6 +16,7 @@ from axe_eq.extract.mesh.choose import Cuts, exchanged
 from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, selector_needs
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
+from axe_eq.extract.mesh.merge import merge
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, stands_for
 from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, Failing, fresh_name, lies_across, meet
@@ -51,6 +52,7 @@ from axe_eq.schedule.graph import (
     Step,
     TileNode,
 )
+from axe_eq.schedule.merging import Merging
 from axe_eq.target import Target
 
 
@@ -104,6 +106,7 @@ def build(
     compile_local: Compile,
     carried: Mapping[int, str] = MappingProxyType({}),
     failing: Failing = lambda step, graph: "nothing is emitted",
+    merging: Merging = lambda step, graph: None,
 ) -> Built:
     """The schedule graph of chosen cuts.
 
@@ -114,6 +117,7 @@ def build(
         compile_local: compiles a program of one device; equal ones are asked for every time.
         carried: exchanges that kernels carry, by number, and how; see `axe_eq.extract.mesh.seen`.
         failing: why a kernel of a graph cannot be written; None where it can.
+        merging: what a kernel takes whose result memory merges.
 
     Raises:
         ScheduleError: what such an exchange brings lies otherwise for every device.
@@ -129,6 +133,7 @@ def build(
         for root, wanted in zip(cuts.roots, cuts.problem.wanted, strict=True)
     ]
     steps = building.steps(compile_local)
+    merge(steps, building.buffers, outputs, cuts.problem.mesh, merging)
     if set(outputs) <= {w.buffer for s in steps if isinstance(s, SpmdStep) for w in s.writes}:
         meet(steps, building.buffers, building.told, cuts.problem.mesh, failing)
     buffers = {

@@ -165,9 +165,12 @@ def content(step: KernelStep | MoveStep, graph: ScheduleGraph) -> object:
 
     def seen(accesses: Sequence[Access]) -> tuple[Any, ...]:
         return tuple(
-            (number.setdefault(a.buffer, len(number)), a.layout, graph.buffers[a.buffer].type)
+            (
+                number.setdefault(a.buffer, len(number)), a.layout, graph.buffers[a.buffer].type,
+                number.get(graph.buffers[a.buffer].over, -1),
+            )
             for a in accesses
-        )
+        )  # fmt: skip
 
     accesses = seen(step.reads), seen(step.writes)
     if isinstance(step, MoveStep):

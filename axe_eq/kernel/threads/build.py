@@ -447,6 +447,21 @@ class ThreadBuilder(Builder):
             raise refuse("copy_async", f"to CTAs {_listed(ranks)}", "k.arrives(barrier, slot)")
         self._add(copy)
 
+    def merge_async(self, dst: ir.View, src: ir.View, monoid: str = "+") -> None:
+        """Start to merge shared memory with what a global tensor holds, and leave it there.
+
+        One thread issues it; it is done when its group is, as a store is.
+
+        Args:
+            dst: a part of an output, which holds something before the kernel.
+            src: in shared memory, of the same shape.
+            monoid: one that an instruction of the machine merges by in memory.
+        """
+        self._merges("merge_async", dst, src, monoid)
+        if (dst.buffer.space, src.buffer.space) != (ir.GMEM, ir.SMEM):
+            raise refuse("merge_async", f"{src} to {dst}", "shared to global memory")
+        self._add(ir.MergeAsync(dst, src, monoid=monoid))
+
     def gemm_async(self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int) -> None:
         """Multiply, asynchronously: acc[m, n] (+)= a[m, k] b[n, k]; one group."""
         self._gemm(acc, a, b, accumulate, True)

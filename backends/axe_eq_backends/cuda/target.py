@@ -296,6 +296,7 @@ _FIGURES = {
     # memory are of a tile's columns: x + y of 640 x 16000 x 3008 and 5632 x 1600 x 640 took 80 to
     # 190e-9 (2026-11-27).
     "read_panel_s": 0.3e-6,
+    "merge_unit_bytes_per_s": 200e9,  # beyond what a store takes
     "read_word_s": 19e-9,
     "read_across_s": 0.12e-6,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.

@@ -68,7 +68,8 @@ def interpret(
 
     Args:
         kernel: the kernel.
-        arrays: an array per tensor, in its logical shape; those of outputs give the dtype only.
+        arrays: an array per tensor, in its logical shape; those of outputs that the kernel does not
+            merge with what they hold give the dtype only.
         params: values of the run-time parameters.
         planned: run the plans' instruction calls instead of the primitives.
         meanings: what instruction calls do, by name.
@@ -101,7 +102,7 @@ def interpret(
     }
     learned: list[Ints] = []
     for name in kernel.outputs:
-        tensors[name].clear()
+        tensors[name].clear(merged=name in kernel.merged)
         tensors[name].watch = watch
     n_tiles = int(evaluate(kernel.tiles, env))
     n = kernel.cluster

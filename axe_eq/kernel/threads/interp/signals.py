@@ -11,6 +11,7 @@ from axe_eq.kernel.devices import Device, Shared
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault
 from axe_eq.kernel.threads import ir
+from axe_eq.program.ops import MONOIDS
 
 if TYPE_CHECKING:
     from axe_eq.kernel.threads.interp.machine import Cta, Issue
@@ -45,11 +46,36 @@ class SharedTensor(GlobalTensor):
         element, values, active = np.broadcast_arrays(element, values, active)
         super().write(element, values, active)
         self.use(element, active, write=True)
+        self._store(element, values, active)
+
+    def merge(self, element: Ints, values: Any, active: Any, monoid: str) -> npt.NDArray[Any]:
+        """Merge the active elements with what is there, in whichever device's memory."""
+        element, values, active = np.broadcast_arrays(element, values, active)
+        self.use(element, active, write=True, monoid=monoid)
+        found = super().merge(element, values, active, monoid)
+        self._store(element, found, active, monoid)
+        return found
+
+    def held(self, element: Ints, active: Any) -> npt.NDArray[Any]:
+        """What is there now."""
+        found = super().held(element, active).copy()
+        for device, at, mine in self._parts(element, active):
+            found[mine] = self.shared.memory.arrays[device][at]
+        return found
+
+    def _store(self, element: Ints, values: Any, active: Any, monoid: str = "") -> None:
         memory, own = self.shared.memory, self.device.number
         for device, at, mine in self._parts(element, active):
             memory.arrays[device][at] = values[mine]
+            if self._in_any_order(monoid):
+                memory.merged[device][own, at] = self.device.clock[own]
+                continue
             memory.writer[device][at] = own
             memory.written[device][at] = self.device.clock[own]
+
+    def _in_any_order(self, monoid: str) -> bool:
+        """Whether merges by a monoid give the same whoever comes first."""
+        return bool(monoid) and (MONOIDS[monoid].exact or self.data.dtype.kind != "f")
 
     def _parts(self, element: Ints, active: Any) -> list[tuple[int, Ints, Any]]:
         device, place = self.places(element)
@@ -61,11 +87,13 @@ class SharedTensor(GlobalTensor):
 
     def use(
         self, element: Ints, active: Any, issue: Issue | None = None, *, write: bool = False,
-        bulk: bool = False,
+        bulk: bool = False, monoid: str = "",
     ) -> None:  # fmt: skip
         """Threads that run now read or write elements: what came before must be known to them.
 
-        Asynchronous effects happen at some later time: those who issue them are asked before.
+        Asynchronous effects happen at some later time: those who issue them are asked before. What
+        others merge need not be known to who merges by the same monoid, where the order is nothing
+        that values tell: not of sums of floats.
         """
         issue = issue or (self.user.issuing if self.user is not None else None)
         if issue is None:
@@ -74,12 +102,17 @@ class SharedTensor(GlobalTensor):
         element, active = np.broadcast_arrays(element, active)
         for device, at, _ in self._parts(element, active):
             writer, written = memory.writer[device][at], memory.written[device][at]
-            if not write and (written < 0).any():
-                raise KernelFault(issue.what, f"reads {self.buffer}, which nobody wrote", "a write")
+            if (not write or monoid) and (written < 0).any():
+                verb = f"merges with {self.buffer}" if monoid else f"reads {self.buffer}"
+                raise KernelFault(issue.what, f"{verb}, which nobody wrote", "a write")
             late = (writer != own.number) & (written >= knows[writer])
             if late.any():
                 self._fault(issue, "overwrites" if write else "reads", int(writer[late][0]),
                             "wrote")  # fmt: skip
+            for other, when in enumerate(memory.merged[device][:, at]):
+                unknown = other != own.number and (when >= knows[other]).any()
+                if unknown and not self._in_any_order(monoid):
+                    self._fault(issue, "overwrites" if write else "reads", other, "merges with")
             if not write:
                 memory.read[device][own.number, at] = own.clock[own.number]
                 continue
