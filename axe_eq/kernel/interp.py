@@ -129,6 +129,7 @@ class GlobalTensor:
         self.count = np.zeros(len(self.data), np.int32)
         self.output, self.merged, self.instance = False, False, 0
         self.user: Any = None  # who runs that instance
+        self.entry: Any = None  # of what is stored now, where that was begun before
         self.watch: Watch = unwatched
         self.owner = np.zeros(0, np.int64)
 

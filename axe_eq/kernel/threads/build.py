@@ -354,6 +354,19 @@ class ThreadBuilder(Builder):
         """
         self._add(ir.Signal(_numbers("signal", flags), _numbers("signal", last, 1)))
 
+    def clear(self, flags: ir.View) -> None:
+        """Set a device's own numbers to 0, which nobody adds to any more; one thread does."""
+        self._add(ir.Clear(_numbers("clear", flags)))
+
+    def tell(self, flag: ir.View, count: Int) -> None:
+        """Tell a device that so many elements are stored, which the issuing thread knows.
+
+        Args:
+            flag: one number of the device.
+            count: what is added to it.
+        """
+        self._add(ir.Tell(_numbers("tell", flag, 1), integer("tell", "count", count)))
+
     def wait_signals(self, flag: ir.View, least: int) -> None:
         """Wait until so many signals have come to a device's own integer; every thread does."""
         self._add(ir.Await(_numbers("wait", flag, 1), whole("wait", "signals", least, 1)))

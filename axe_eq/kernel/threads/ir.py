@@ -51,11 +51,11 @@ from axe_eq.target import Completion
 
 __all__ = [
     "CTA", "GMEM", "GROUPS", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP",
-    "WARPS_PER_GROUP", "Arrive", "Assign", "Await", "Body", "Buffer", "ClusterArrive",
+    "WARPS_PER_GROUP", "Arrive", "Assign", "Await", "Body", "Buffer", "Clear", "ClusterArrive",
     "ClusterWait", "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For",
     "Gather", "Gemm", "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Merge", "MergeAsync",
     "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Signal", "Statement", "Subscript",
-    "Sync", "View", "Wait", "WaitGroup", "Where", "children", "span", "walk",
+    "Sync", "Tell", "View", "Wait", "WaitGroup", "Where", "children", "span", "walk",
 ]  # fmt: skip
 
 GMEM = Space("gmem", GLOBAL, ("m",))
@@ -378,6 +378,30 @@ class Signal(Primitive):
     tiles: ClassVar = ("flags", "last")
     flags: View
     last: View
+
+
+@dataclass(eq=False)
+class Clear(Primitive):
+    """One thread of the grid sets a device's own numbers to 0, which nobody adds to any more."""
+
+    name: ClassVar = "clear"
+    tiles: ClassVar = ("flags",)
+    flags: View
+
+
+@dataclass(eq=False)
+class Tell(Primitive):
+    """Tell a device that elements are stored: a number of it grows by how many.
+
+    All that the issuing thread knows is known to who has waited for that number.
+    """
+
+    name: ClassVar = "tell"
+    tiles: ClassVar = ("flag",)
+    controls: ClassVar = ("count",)
+    says: ClassVar = ", {s.count} elements more"
+    flag: View
+    count: Int
 
 
 @dataclass(eq=False)

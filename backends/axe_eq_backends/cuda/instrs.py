@@ -211,6 +211,8 @@ REGISTERS = (
 # Of devices that see each other's memory: at the scope of the system.
 SIGNALS = (
     Instr("signal.add", "signal", (), (("i32",),)),
+    Instr("signal.clear", "clear", (), (("i32",),)),
+    Instr("signal.tell", "tell", (), (("i32",),), "thread"),
     Instr("signal.wait", "await", (), (("i32",),)),
 )
 

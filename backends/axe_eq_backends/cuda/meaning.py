@@ -508,6 +508,12 @@ def signal_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     cta.fenced = True
 
 
+def signal_tell(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """A thread adds to a number: what it knows is told with it."""
+    tensor, count = cta.tensors[call["tensor"].name], int(evaluate(call["count"], env))
+    signals.tell(cta, tensor, _number(call, env), count, issue)
+
+
 def signal_wait(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """The number is there, for the statement has waited; what it tells is known."""
     signals.acquire(cta, cta.tensors[call["tensor"].name], _number(call, env), issue)
@@ -527,6 +533,6 @@ MEANINGS: Mapping[str, Meaning] = {
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
     "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
     "ld_reduce": ld_reduce, "sync": sync, "signal_clear": signal_add, "signal_add": signal_add,
-    "signal_fence": signal_fence, "signal_wait": signal_wait,
+    "signal_fence": signal_fence, "signal_tell": signal_tell, "signal_wait": signal_wait,
     **scan_meaning.MEANINGS,
 }  # fmt: skip

@@ -537,16 +537,18 @@ def bulk_store(
     tensor = cta.tensors[s.dst.buffer.name]
     monoid = s.monoid if isinstance(s, ir.MergeAsync) else ""
     tensor.use(element, inside, issue, write=True, bulk=True, monoid=monoid)
-    done = [False]
+    done, entry = [False], cta.log([cta.clocks.stores(group)], [queue.committed + 1])
 
     def effect() -> None:
         if not done[0]:
             done[0] = True
+            tensor.entry = entry
             values = cta.memory.load(byte, DTYPES[s.src.buffer.dtype].numpy)[..., 0]
             if monoid:
                 tensor.merge(element, values, inside, monoid)
             else:
                 tensor.write(element, values, inside)
+            tensor.entry = None
 
     queue.effects[-1].append(effect)
     cta.defer(effect)
@@ -557,6 +559,17 @@ def signal(cta: Cta, s: ir.Signal, env: Env, issue: Issue) -> None:
     signals.add(cta, *signals.number_of(s.last, cta, env), issue, is_more=False)
     cta.fenced = True
     signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=True)
+
+
+def clear(cta: Cta, s: ir.Clear, env: Env, issue: Issue) -> None:
+    """One thread of the grid sets numbers to 0."""
+    signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=False)
+
+
+def tell(cta: Cta, s: ir.Tell, env: Env, issue: Issue) -> None:
+    """A thread adds to a number."""
+    at = signals.number_of(s.flag, cta, env)
+    signals.tell(cta, *at, int(evaluate(s.count, env)), issue)
 
 
 def wait(cta: Cta, s: ir.Await, env: Env, issue: Issue) -> None:
@@ -578,6 +591,8 @@ _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Fill: fill,
     ir.Index: index,
     ir.Signal: signal,
+    ir.Clear: clear,
+    ir.Tell: tell,
     ir.Await: wait,
 }
 
