@@ -17,6 +17,7 @@ import numpy as np
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
+from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
     Access,
@@ -28,6 +29,7 @@ from axe_eq.schedule.summary import (
     joined,
 )
 from axe_eq.target import Target
+from axe_eq_backends.cuda import merging
 from axe_eq_backends.cuda.cost import (
     LINE_BYTES,
     no_rows,
@@ -108,6 +110,10 @@ class TensorCores:
         if of_lines(turned) and fitted(turned, target):
             found.append(_priced(turned, target))
         return joined(found)
+
+    def merging(self, step: KernelStep, target: Target) -> float:
+        """Seconds of a kernel whose result memory merges, see `axe_eq.schedule.merging`."""
+        return merging.seconds(step, target)
 
 
 def _priced(sides: Matrices, target: Target) -> Columns:
