@@ -77,7 +77,7 @@ _CHOICES = {
     "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
-    "product_waves": (1, 2),  # that tiles of as few columns as can be fill
+    "product_waves": (1, 2, 3, 4),  # that tiles of as few columns as can be fill
     "product_cluster": (1, 2, 4, 8),
     "product_split": (1, 2, 3, 4, 6, 8),
     "product_rest": (2,),  # of tiles that fill no wave; clusters of more leave units out

@@ -43,7 +43,9 @@ from axe_eq_backends.cuda.cost import (
 )
 from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
+    BESIDE,
     GROUP_THREADS,
+    MOST_SUMS,
     PANEL_BYTES,
     SMEM_SLACK,
     column_words,
@@ -62,12 +64,10 @@ from axe_eq_backends.cuda.tile_table import (
     of_each,
     of_lines,
     offered,
-    panel_columns,
 )
 
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
-BESIDE = 24  # registers more of a thread, those of what it stores among them
 
 
 @dataclass(frozen=True)
@@ -228,9 +228,6 @@ def _tiles(
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    own = np.maximum(chosen["n"] / split / chosen["across"], 1)  # of a consumer
-    wide = panel_columns(own, store.itemsize, turned)
-    panels = np.ceil(own / wide)
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
@@ -254,9 +251,9 @@ def _tiles(
     _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
         table, block, chosen, matrix, waves(summary, target, columns), waits,
-        parts * (stored + panels * figure("store_panel_s")),
+        parts * (stored + table.panels * figure("store_panel_s")),
         n_blocks * np.where(rest, all_steps, steps) * lines / per_s,
-        begin, late, parts, wide, smem, np.isinf(columns.time_s), columns.rejected,
+        begin, late, parts, table.wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -593,7 +590,7 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     columns.reject(
-        accumulators / threads + results > most + BESIDE,
+        (accumulators / threads + results > most + BESIDE) | (accumulators / threads > MOST_SUMS),
         "accumulators and a panel of results exceed the registers of a thread",
     )
     columns.reject(
