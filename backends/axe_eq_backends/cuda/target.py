@@ -316,14 +316,18 @@ _FIGURES = {
     "fma_part": 1.0,
     # What a CTA takes beside that for an element of the reduced dim: of a side of its tile, where
     # neighbours along the side are neighbours in memory and where they are not (they are turned
-    # on their way), of a read of a fragment's factors, and of a step's begin. What it takes more
-    # where no other hides its latencies, as a part. 160 tiles of 13 products of f32 and f16
-    # (2026-11-27), within 30 % for 94 %.
-    "across_s": 44e-12,
-    "along_s": 148e-12,
+    # on their way, in deep steps by more conflicts of banks), of a read of a fragment's factors, and
+    # of a step's begin. What it takes more where no other hides its latencies, and a unit where few
+    # and many of them do, as a part. 156 tiles of 12 products of f32, root of the mean square of
+    # log of time over estimate 0.06; 91 of 7 others 0.05 (2026-11-27).
+    "across_s": 47e-12,
+    "along_s": 86e-12,
+    "along_deep_s": 153e-12,
     "fragment_read_s": 34e-12,
-    "depth_s": 2.1e-9,
-    "lone": 0.42,
+    "depth_s": 2.0e-9,
+    "lone": 0.77,
+    "lone.few": 0.2,
+    "lone.many": 0.66,
     # A thread's read of what a step multiplies after another, where steps wait for what they read:
     # 140 tiles of 22 drawn products of 10 to 4,500 KB (2026-11-27), within 30 % for 86 %. Windows
     # of 3 x 3 take 4 us more, of 2 x 2 none.
