@@ -215,12 +215,13 @@ _FIGURES = {
     "swept_in_cache": 0.44,
     "swept_beyond_cache": 0.44,
     "swept_apart": 0.05,
-    # A step of a scan beside its reads, more for each warp of its CTA, and what a unit takes for an
-    # element of each lane of a warp: 335 candidates of 47 drawn scans, of which those chosen take
-    # 1.02 of the fastest in the mean and 1.23 at worst, and are within 30 % for 85 % (2026-11-27).
-    "scan_step_s": 0.15e-6,
-    "scan_warp_s": 0.03e-6,
-    "scan_element_s": 5e-9,
+    # A step of a scan beside its reads for each warp of its CTA, and what a warp issues for a vector
+    # of each lane and for its elements. Of 29 drawn scans those chosen take 1.02 of the fastest in
+    # the mean and 1.21 at worst, of 11 others 1.02 and 1.08, within 30 % for 90 and 82 %; without
+    # what CTAs issue in step 83 and 55 % (2026-11-27).
+    "scan_warp_s": 1.7e-9,
+    "scan_element_s": 2.5e-9,
+    "scan_vector_s": 3.3e-9,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
     # Products wait for shared memory where copies into it and instructions that read it move more
