@@ -203,6 +203,9 @@ _FIGURES = {
     # Loss of sweeps per doubling of their chunks: each ends with what waits for all of its reads.
     # Sums of 28424 elements in 1 to 14 chunks, rows of 12288 kept in 2 to 6 (2026-11-27).
     "chunk_apart": 0.03,
+    # Bytes a second that a CTA of four warps reads and stores of cells, once and all of it at once:
+    # sums of 13 and 16 values by 64 to 512 CTAs, cells of 2 MB by 158 to 480 (2026-11-27).
+    "cta_bytes_per_s": 22e9,
     # Until the CTAs of a cluster that have parts of rows have met.
     "cluster_meets_s": 0.4e-6,
     # Per doubling of such a cluster, until the next one has begun in its place; its CTAs read all
@@ -215,10 +218,10 @@ _FIGURES = {
     "swept_in_cache": 0.44,
     "swept_beyond_cache": 0.44,
     "swept_apart": 0.05,
-    # A step of a scan beside its reads for each warp of its CTA, and what a warp issues for a vector
-    # of each lane and for its elements. Of 29 drawn scans those chosen take 1.02 of the fastest in
-    # the mean and 1.21 at worst, of 11 others 1.02 and 1.08, within 30 % for 90 and 82 %; without
-    # what CTAs issue in step 83 and 55 % (2026-11-27).
+    # A step of a scan beside its reads for each warp of its CTA, and what a warp issues for a
+    # vector of each lane and for its elements. Of 29 drawn scans those chosen take 1.02 of the
+    # fastest in the mean and 1.21 at worst, of 11 others 1.03 and 1.08, within 30 % for 90 and
+    # 82 %; without what CTAs issue in step 83 and 55 % (2026-11-27).
     "scan_warp_s": 1.7e-9,
     "scan_element_s": 2.5e-9,
     "scan_vector_s": 3.3e-9,
@@ -317,10 +320,10 @@ _FIGURES = {
     "fma_part": 1.0,
     # What a CTA takes beside that for an element of the reduced dim: of a side of its tile, where
     # neighbours along the side are neighbours in memory and where they are not (they are turned
-    # on their way, in deep steps by more conflicts of banks), of a read of a fragment's factors, and
-    # of a step's begin. What it takes more where no other hides its latencies, and a unit where few
-    # and many of them do, as a part. 156 tiles of 12 products of f32, root of the mean square of
-    # log of time over estimate 0.06; 91 of 7 others 0.05 (2026-11-27).
+    # on their way, in deep steps by more conflicts of banks), of a read of a fragment's factors,
+    # and of a step's begin. What it takes more where no other hides its latencies, and a unit where
+    # few and many of them do, as a part. 156 tiles of 12 products of f32, root of the mean square
+    # of log of time over estimate 0.06; 91 of 7 others 0.05 (2026-11-27).
     "across_s": 47e-12,
     "along_s": 86e-12,
     "along_deep_s": 153e-12,
