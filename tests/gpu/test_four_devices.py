@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from tests.unit.mesh.programs import CASES, M4, C, R, arguments, compiled
 pytestmark = pytest.mark.multigpu(4)
 
 FOUR = [name for name, case in CASES.items() if case.mesh.size == 4]
-INEXACT = {"rtol": 1e-5, "atol": 1e-6}
+CLOSE = partial(np.allclose, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", FOUR)
@@ -30,20 +31,19 @@ def test_small_programs_by_peer_access(name: str) -> None:
     for _ in range(2):
         found = flatten(run.whole(run(shards)))[1]
         for got, want in zip(found, wanted, strict=True):
-            assert np.allclose(np.asarray(got), want, **INEXACT)
+            assert CLOSE(np.asarray(got), want)
 
 
 JOB = """
-import numpy as np
 from axe_eq.program.nesting import flatten
-from tests.gpu.test_four_devices import FOUR, INEXACT
+from tests.gpu.test_four_devices import FOUR, CLOSE
 from tests.unit.mesh.programs import arguments, compiled
 for name in FOUR:
     exe, given = compiled(name, "h200", "time"), arguments(name)
     run = exe.on("nccl")
     found, wanted = run(*run.shards(*given)), run.parts(exe.meaning(*given))
     for got, want in zip(flatten(found)[1], flatten(wanted)[1], strict=True):
-        assert np.allclose(run._arrays.host(got), want, **INEXACT), name
+        assert CLOSE(run._arrays.host(got), want), name
     assert all(run.sent[n] == sent[run.rank] for n, sent in exe.plan.n_bytes.items()), name
 """
 
