@@ -302,7 +302,7 @@ class ThreadBuilder(Builder):
         barrier, slot = self._barrier("arrive", barrier, slot)
         n, named, at = self.kernel.cluster, f"arrive at {barrier}", user_line()
         ranks = given.integers(named, "ranks", ranks)
-        landings = reached(ranks, n, named, self._conditions, at) if ranks else 1
+        landings = reached(ranks, n, named, self._conditions, at, turns=True) if ranks else 1
         self._add(ir.Arrive(barrier, slot, ranks, landings))
 
     @contextmanager

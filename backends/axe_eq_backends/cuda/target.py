@@ -74,7 +74,7 @@ _CHOICES = {
     # take 1.007 times as long over eight large products and win one of them
     # (benchmarks/results/cuda_h200_clusters.json); they win where rows begin inside lines.
     "product_rows": (64, 128, 192, 256),
-    "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
+    "product_cols": (32, 64, 96, 128, 160, 192, 224, 256, 320),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
     "product_waves": (1, 2, 3, 4),  # that tiles of as few columns as can be fill

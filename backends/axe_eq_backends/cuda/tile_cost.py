@@ -540,20 +540,14 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
     columns.reject(uneven, "tiles of parts of instructions")
     lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
     columns.reject(lost, "tiles of fewer rows than a block has")
-    for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
+    for side, of in (("rows", "m"), ("cols", "n")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
         fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
-        # Parts are of rows where the reduced dim is contiguous, else of that dim.
-        of_rows = not all(map(along_side, fed))
-        shared = [chosen["k"]] * any(map(along_side, fed)) + [chosen[other]] * of_rows
-        parts = sum(s % (PERIOD_ROWS * n) for s in shared)
-        lone = (np.ceil(there / chosen[of]) < n) | (parts > 0)
+        # Parts are of the reduced dim where it is not contiguous.
+        parts = any(map(along_side, fed)) & (chosen["k"] % (PERIOD_ROWS * n) > 0)
+        lone = (np.ceil(there / chosen[of]) < n) | parts
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
-        # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
-        last = sides.there[side == "rows"] % chosen[other]
-        beyond = of_rows & (last > 0) & (last <= chosen[other] * (n - 1) / n)
-        columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
     steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
     columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
     limit = target.memory("smem").n_bytes

@@ -58,7 +58,8 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
     summary, (rows, cols) = sides.summary, sides.there
     itemsize = max(DTYPES[t].itemsize for t in summary.products[0].dtypes)
     lines = any("q" in a.letters and along_side(a) for a in summary.loads if a.feeds_product)
-    step = PANEL_BYTES // itemsize if lines else CORE_COLS
+    # Half a line costs some of the instructions' rate, and fits better.
+    steps = [PANEL_BYTES // itemsize // part for part in (1, 2)] if lines else [CORE_COLS]
     batches = prod(summary.extent(x) for x in UNIT_LETTERS if summary.has(x))
     splits = [n for n in target.sizes("product_split") if n > 1]
     waves = target.sizes("product_waves")
@@ -72,13 +73,13 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
             fitting = -(-cols // max(part, 1))
             few = part <= 2 and cols <= MOST_FEW
             beside = (across for _, across in TEAMS[m // WARPGROUP_ROWS])
-            steps = {lcm(step, CORE_COLS * n) for n in (*beside, *(splits if few else ()))}
-            wide = [-(-fitting // s) * s for s in steps]
-            if fitting > MOST_COLS and m <= WIDE_ROWS:  # of two instructions' columns
-                wide.append(-(-fitting // (2 * step)) * 2 * step)
+            whole = {lcm(step, CORE_COLS * n) for step in steps
+                     for n in (*beside, *(splits if few else ()))}  # fmt: skip
+            if fitting > MOST_COLS and not lines:  # copied in two boxes of whole eights
+                whole = {2 * CORE_COLS}
+            wide = [-(-fitting // s) * s for s in sorted(whole)]
             most = WIDE_COLS if m <= WIDE_ROWS else MOST_COLS
-            whole = [n for n in wide if n <= MOST_COLS or n % (2 * step) == 0]
-            found.update(dict.fromkeys((m, n) for n in whole if part and n <= most))
+            found.update(dict.fromkeys((m, n) for n in wide if part and n <= most))
     return tuple(found)
 
 
@@ -139,7 +140,8 @@ def _table(
     shared = np.array(ways, float)[way.astype(int)]
     own = np.maximum(n // (shared[:, 2] * across), 1)  # columns that a consumer stores
     sums = m * n * products / (consumers * GROUP_THREADS)
-    held = panel_most(consumers, sums, m * across / consumers, itemsize)
+    widest = of_each(own, lambda n: panel_width(n, itemsize, int(not turned)))
+    held = panel_most(widest, consumers, sums, m * across / consumers, itemsize)
     wide = of_each(
         own * MOST_TILE + held,
         lambda pair: panel_width(pair // MOST_TILE, itemsize, int(not turned), pair % MOST_TILE),
