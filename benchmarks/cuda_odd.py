@@ -1,6 +1,6 @@
 """Products of odd extents, and of wide element types, against torch on this machine's GPU.
 
-    python -m benchmarks.cuda_odd [--out FOLDER]
+    python -m benchmarks.cuda_odd [--out FOLDER] [--prepare FOLDER | --saved FOLDER]
 
 As `benchmarks.cuda_small`, which says what is timed. Operands that bulk copies cannot fetch may be
 copied to rows that begin at multiples of 16 bytes first: that is in the times. torch does not use

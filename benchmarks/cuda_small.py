@@ -1,8 +1,9 @@
 """Products of few rows, as a decoder has them, against torch on this machine's GPU.
 
-    python -m benchmarks.cuda_small [--out FOLDER]
+    python -m benchmarks.cuda_small [--out FOLDER] [--prepare FOLDER | --saved FOLDER]
 
-Whole programs as `axe.compile` chose and lowered them, checked against torch first. What is timed
+Whole programs as `axe.compile` chose and lowered them, checked against torch first; --prepare saves
+them anywhere, --saved takes those. What is timed
 are CUDA graphs of 20 calls over buffers that take turns and are larger than L2 together, so that
 weights come from main memory; shuffled order, median of the rounds.
 """
@@ -15,16 +16,19 @@ import os
 import platform
 import random
 import statistics
+import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.cuda_saved import chosen, save, shown
+
+Shape = tuple[int, int, int, str]  # rows, depth, columns, element type
 CALLS, ROUNDS, BYTES = 20, 15, 150e6
 WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (2048, 2048))
 TOLERANCES = {"f16": 5e-3, "f32": 1e-4, "f64": 1e-12}
 ROWS = (1, 8, 16, 32, 64, 128, 256)
-Shape = tuple[int, int, int, str]
 Calls = dict[str, list[Callable[[], Any]]]
 
 
@@ -53,16 +57,29 @@ def timed(work: Calls) -> dict[str, float]:
     return {name: statistics.median(found[3:]) for name, found in times.items()}
 
 
-def case(
-    rows: int, depth: int, columns: int, dtype: str, peers: Callable[[Any], Calls]
-) -> dict[str, Any]:
+def _saved(shape: Shape, folder: Path) -> dict[str, Any]:
+    """Compile a product and keep it there, if it is not; what was chosen."""
+    name = "x".join(map(str, shape))
+    if not (folder / f"{name}.json").exists():
+        import axe_eq as axe
+
+        rows, depth, columns, dtype = shape
+        specs = axe.Spec((rows, depth), dtype), axe.Spec((depth, columns), dtype)
+        exe = axe.compile(lambda a, b: a @ b, *specs, target="h200")
+        save(exe, folder, name, chosen(exe))
+    found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    return {"path": folder / f"{name}.axe", **found}
+
+
+def case(shape: Shape, folder: Path, peers: Callable[[Any], Calls]) -> dict[str, Any]:
     """One product: what was chosen, its error and the times, of peers beside torch.mm too."""
     import torch
 
-    import axe_eq as axe
+    from axe_eq.run.store import load
 
-    specs = axe.Spec((rows, depth), dtype), axe.Spec((depth, columns), dtype)
-    exe = axe.compile(lambda a, b: a @ b, *specs, target="h200")
+    rows, depth, columns, dtype = shape
+    about = _saved(shape, folder)
+    exe = load(about["path"])
     several = max(2, round(BYTES / (2 * depth * columns)))
 
     def normal(*shape: int) -> Any:
@@ -79,8 +96,8 @@ def case(
     }
     return {
         "dtype": dtype, "rows": rows, "depth": depth, "columns": columns,
-        "schedules": [k.schedule for k in exe.kernels],
-        "error": error, "estimate_us": exe.cost["time_s"] * 1e6, "us": timed(work),
+        "schedules": [k["schedule"] for k in about["kernels"]],
+        "error": error, "estimate_us": about["estimate_us"], "us": timed(work),
     }  # fmt: skip
 
 
@@ -98,12 +115,19 @@ def measure(
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     default = Path(os.environ.get("OUT", "benchmarks/results"))
     parser.add_argument("--out", type=Path, default=default)
+    for what, said in (("prepare", "compile here and save there"), ("saved", "where that is")):
+        parser.add_argument(f"--{what}", type=Path, help=said)
     options = parser.parse_args()
+    if options.prepare:
+        options.prepare.mkdir(parents=True, exist_ok=True)
+        for shape in shapes:
+            print(shape, shown(_saved(shape, options.prepare)), flush=True)
+        return
     import torch
 
-    found = []
+    found, folder = [], options.saved or Path(tempfile.mkdtemp())
     for rows, depth, columns, dtype in shapes:
-        found.append(case(rows, depth, columns, dtype, peers))
+        found.append(case((rows, depth, columns, dtype), folder, peers))
         assert found[-1]["error"] < TOLERANCES[dtype], found[-1]
         times = found[-1]["us"]
         print(

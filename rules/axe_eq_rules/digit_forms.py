@@ -175,7 +175,7 @@ def _moved_as_one(term: Term, sums: bool) -> View:
     found = movement(term)
     top = op(found.sig, "id", found.core)
     inside = _inside(found.core) or scan_of_parts(
-        found.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
+        found.core, lambda x: form(x, sums), lambda monoid, x: _continues(monoid, x, sums)
     )
     below = whole(found.core) if inside is None else view(inside, sums)
     return _operator(top, [below], sums=False)
@@ -436,7 +436,14 @@ def _substituted(p: Affine, images: Mapping[int, _Read]) -> _Read:
 
 def _merges(monoid: str, core: Term, sums: bool) -> bool:
     """Whether reductions of such reductions are one."""
-    return _is_plain(monoid) and (MONOIDS[monoid].exact or sums or _whole_ring(core))
+    return _is_plain(monoid) and _continues(monoid, core, sums)
+
+
+def _continues(monoid: str, core: Term, sums: bool) -> bool:
+    """Whether a scan behind what stands for parts is the scan of all."""
+    declared = MONOIDS[monoid]
+    exact = declared.exact or sums or _whole_ring(core)
+    return exact and (_is_plain(monoid) or bool(declared.stands))
 
 
 def _whole_ring(core: Term) -> bool:

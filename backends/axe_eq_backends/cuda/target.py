@@ -77,7 +77,7 @@ _CHOICES = {
     "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
-    "product_waves": (1, 2),  # that tiles of as few columns as can be fill
+    "product_waves": (1, 2, 3, 4),  # that tiles of as few columns as can be fill
     "product_cluster": (1, 2, 4, 8),
     "product_split": (1, 2, 3, 4, 6, 8),
     "product_rest": (2,),  # of tiles that fill no wave; clusters of more leave units out
@@ -300,6 +300,7 @@ _FIGURES = {
     # memory are of a tile's columns: x + y of 640 x 16000 x 3008 and 5632 x 1600 x 640 took 80 to
     # 190e-9 (2026-11-27).
     "read_panel_s": 0.3e-6,
+    "merge_unit_bytes_per_s": 200e9,  # beyond what a store takes
     "read_word_s": 19e-9,
     "read_across_s": 0.12e-6,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
@@ -356,7 +357,8 @@ _FIGURES = {
 # alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
 # of kernels take 3 to 5 us, by signals 2 to 6 (products of 128 to 1024 rows, beside the same
 # without waits); kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6)
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6,
+                  tell_s=(1.5e-6, 0.1e-6))  # fmt: skip
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",

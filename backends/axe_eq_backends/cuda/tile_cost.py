@@ -17,6 +17,7 @@ import numpy as np
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
+from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
     Access,
@@ -28,6 +29,7 @@ from axe_eq.schedule.summary import (
     joined,
 )
 from axe_eq.target import Target
+from axe_eq_backends.cuda import merging
 from axe_eq_backends.cuda.cost import (
     LINE_BYTES,
     no_rows,
@@ -41,7 +43,9 @@ from axe_eq_backends.cuda.cost import (
 )
 from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
+    BESIDE,
     GROUP_THREADS,
+    MOST_SUMS,
     PANEL_BYTES,
     SMEM_SLACK,
     column_words,
@@ -60,13 +64,11 @@ from axe_eq_backends.cuda.tile_table import (
     of_each,
     of_lines,
     offered,
-    panel_columns,
 )
 
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
 WIDE, OF_FUNCTIONS = 4, 3  # bytes that functions compute in, and operations of cells with some
-BESIDE = 24  # registers more of a thread, those of what it stores among them
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,10 @@ class TensorCores:
         if of_lines(turned) and fitted(turned, target):
             found.append(_priced(turned, target))
         return joined(found)
+
+    def merging(self, step: KernelStep, target: Target) -> float:
+        """Seconds of a kernel whose result memory merges, see `axe_eq.schedule.merging`."""
+        return merging.seconds(step, target)
 
 
 def _priced(sides: Matrices, target: Target) -> Columns:
@@ -223,9 +229,6 @@ def _tiles(
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    own = np.maximum(chosen["n"] / split / chosen["across"], 1)  # of a consumer
-    wide = panel_columns(own, store.itemsize, turned)
-    panels = np.ceil(own / wide)
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
@@ -249,9 +252,9 @@ def _tiles(
     _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
         table, block, chosen, matrix, waves(summary, target, columns), waits,
-        parts * (stored + panels * figure("store_panel_s")),
+        parts * (stored + table.panels * figure("store_panel_s")),
         n_blocks * np.where(rest, all_steps, steps) * lines / per_s,
-        begin, late, parts, wide, smem, np.isinf(columns.time_s), columns.rejected,
+        begin, late, parts, table.wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -594,7 +597,7 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     columns.reject(
-        accumulators / threads + results > most + BESIDE,
+        (accumulators / threads + results > most + BESIDE) | (accumulators / threads > MOST_SUMS),
         "accumulators and a panel of results exceed the registers of a thread",
     )
     columns.reject(

@@ -31,6 +31,8 @@ from contextlib import contextmanager
 from math import gcd, prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, var
@@ -59,7 +61,9 @@ CORE_COLS = 8  # of accumulators: parts of a tile's columns are whole ones
 # Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
 # all others and 224 spill.
 MOST_HELD = 208
+MOST_SUMS = 200  # of them: 208 spill, however few the epilogue takes
 OF_THIRD = 104  # fewer, where three warpgroups share them: 112 spill
+BESIDE = 24  # registers more of a thread, those of what it stores among them
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
@@ -81,6 +85,18 @@ def most_held(consumers: Any) -> Any:
     (208, 104)
     """
     return MOST_HELD - OF_THIRD * (consumers > 2)
+
+
+def panel_most(consumers: Any, sums: Any, rows: Any, itemsize: Any) -> Any:
+    """Columns of results that a thread holds beside its sums; numbers, or columns of such.
+
+    A panel has 8 at least, and no more than bulk copies store.
+
+    >>> [int(panel_most(2, *sizes, 2)) for sizes in ((192, 192), (208, 128), (256, 256))]
+    [48, 48, 8]
+    """
+    most = (most_held(consumers) + BESIDE - sums) * 4 * GROUP_THREADS // (rows * itemsize)
+    return np.clip(most // CORE_COLS * CORE_COLS, CORE_COLS, tiles.MOST_PANEL)
 
 
 def gemm(problem: Problem, tiling: Tiling = DEFAULT, name: str = "gemm") -> ir.Kernel:
@@ -132,7 +148,9 @@ class _Writer(Copies):
         self.rows, self.width, self.cols = rows, width, width // tiling.split
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(self.cols) if problem.out.major else self.cols
-        self.wide = tiles.panel_width(run, self.size, problem.out.major)
+        sums = rows * width * len(problem.products) // GROUP_THREADS
+        most = int(panel_most(tiling.consumers, sums, rows, self.size))
+        self.wide = tiles.panel_width(run, self.size, problem.out.major, most)
         self.panels = -(-self.cols // self.wide)
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:
@@ -212,6 +230,9 @@ class _Writer(Copies):
         self.bulk = contiguous and self.vector == multiple
         # Rows that begin anywhere: neighbouring threads store neighbouring elements of a row.
         self.in_rows = contiguous and not self.bulk and p.out.major
+        if self.p.merges and not self.bulk:
+            wrong = f"results of {p.out.name} that bulk copies do not store"
+            raise ScheduleError(f"kernel {k.kernel.name}", wrong, "rows of whole vectors")
         if self.bulk or self.in_rows:
             shape = (*lead, self.rows, self.wide)
             self.stage_out = k.smem(f"{p.out.name}_staging", p.out.dtype, shape, layout)
@@ -524,7 +545,10 @@ class _Writer(Copies):
         k.fence_async()
         k.sync()
         with k.one_thread():
-            k.copy_async(out, slot)
+            if self.p.merges:
+                k.merge_async(out, slot, self.p.merges)
+            else:
+                k.copy_async(out, slot)
             k.commit("bulk")
 
 
