@@ -68,6 +68,7 @@ from axe_eq_backends.cuda.tile_table import (
 
 OF_RANKS = 16  # registers of a thread
 LANES_OF_UNIT = 128
+WIDE, OF_FUNCTIONS = 4, 3  # bytes that functions compute in, and operations of cells with some
 
 
 @dataclass(frozen=True)
@@ -571,11 +572,17 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     rows, most = _rows(chosen), most_held(chosen["consumers"])
     fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
-    held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
+    # Positions are compared: what is told of them is there beside them.
+    held = held + 2 * summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and _of_columns(a, summary))
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words
+        # What is narrower than a result, or than what functions compute in, is there twice.
+        if of_rows and size < summary.stores[0].itemsize:
+            held = held + tile_words(rows, tiles.wide, summary.stores[0].itemsize)
+        elif not of_rows and size < WIDE and summary.cells >= OF_FUNCTIONS:
+            held = held + column_words(tiles.wide, WIDE)
     # Ranks take some too: 200 beside them spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
