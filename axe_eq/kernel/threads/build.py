@@ -358,14 +358,14 @@ class ThreadBuilder(Builder):
         """Set a device's own numbers to 0, which nobody adds to any more; one thread does."""
         self._add(ir.Clear(_numbers("clear", flags)))
 
-    def tell(self, flag: ir.View, count: Int) -> None:
-        """Tell a device that so many elements are stored, which the issuing thread knows.
+    def tell(self, *told: tuple[ir.View, Int]) -> None:
+        """Tell devices that elements are stored, which the issuing thread knows.
 
         Args:
-            flag: one number of the device.
-            count: what is added to it.
+            told: one number of a device, and how many elements are added to it.
         """
-        self._add(ir.Tell(_numbers("tell", flag, 1), integer("tell", "count", count)))
+        flags = tuple(_numbers("tell", flag, 1) for flag, _ in told)
+        self._add(ir.Tell(flags, tuple(integer("tell", "count", n) for _, n in told)))
 
     def wait_signals(self, flag: ir.View, least: int) -> None:
         """Wait until so many signals have come to a device's own integer; every thread does."""

@@ -391,17 +391,23 @@ class Clear(Primitive):
 
 @dataclass(eq=False)
 class Tell(Primitive):
-    """Tell a device that elements are stored: a number of it grows by how many.
+    """Tell devices that elements are stored: a number of each grows by how many.
 
-    All that the issuing thread knows is known to who has waited for that number.
+    All that the issuing thread knows is known to who has waited for such a number.
     """
 
     name: ClassVar = "tell"
-    tiles: ClassVar = ("flag",)
-    controls: ClassVar = ("count",)
-    says: ClassVar = ", {s.count} elements more"
-    flag: View
-    count: Int
+    controls: ClassVar = ("counts",)
+    flags: tuple[View, ...]
+    counts: tuple[Int, ...]
+
+    def views(self) -> tuple[View, ...]:
+        """The numbers."""
+        return self.flags
+
+    def details(self) -> str:
+        """How many elements there are more."""
+        return f", {', '.join(map(str, self.counts))} elements more"
 
 
 @dataclass(eq=False)

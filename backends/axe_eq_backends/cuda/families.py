@@ -43,7 +43,7 @@ OWN = (
     _family("gather", gathers.derive),
     _family("matrix", matrix.derive, "ldmatrix", "stmatrix"),
     _family("signal", signals.derive, "signal_clear", "signal_fence", "signal_add",
-            "signal_tell", "signal_wait"),
+            "tell_fence", "signal_tell", "signal_wait"),
     _family("move", warps.derive_move),
     _family("cells", warps.derive_cells, "map", "fill", "index"),
     _family("shuffle", warps.derive_reduce, "accumulate", "shuffle", "ld_reduce", "sync"),

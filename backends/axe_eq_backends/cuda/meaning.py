@@ -509,7 +509,7 @@ def signal_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 def signal_tell(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """A thread adds to a number: what it knows is told with it."""
+    """A thread adds to a number: what it knows is told with it, if a fence stands between."""
     tensor, count = cta.tensors[call["tensor"].name], int(evaluate(call["count"], env))
     signals.tell(cta, tensor, _number(call, env), count, issue)
 
@@ -533,6 +533,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
     "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
     "ld_reduce": ld_reduce, "sync": sync, "signal_clear": signal_add, "signal_add": signal_add,
-    "signal_fence": signal_fence, "signal_tell": signal_tell, "signal_wait": signal_wait,
+    "signal_fence": signal_fence, "tell_fence": signal_fence, "signal_tell": signal_tell,
+    "signal_wait": signal_wait,
     **scan_meaning.MEANINGS,
 }  # fmt: skip

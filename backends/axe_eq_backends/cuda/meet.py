@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import gcd
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.expr import Int, bounds, divisor, minimum, variables
+from axe_eq.kernel.expr import Int, bounds, divisor, maximum, minimum, variables
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.spaces import WINDOW_BYTES
 from axe_eq.kernel.threads import ir
@@ -205,10 +205,11 @@ class _Told:
                 key = f"{device}, {chunk}"
                 before = told[key][2] if key in told else 0
                 told[key] = device, chunk, before + count
-        tells: ir.Body = [ir.Tell(self._flag(*at), count) for *at, count in told.values()]
+        flags = tuple(self._flag(device, chunk) for device, chunk, _ in told.values())
+        tells = ir.Tell(flags, tuple(count for _, _, count in told.values()))
         if all(isinstance(s, ir.CopyAsync) for s in every):  # one thread has issued them
-            return [ir.Scope("elect", [ir.WaitGroup("bulk", 0), *tells])]
-        return [ir.Sync(), ir.Scope("elect", tells)]
+            return [ir.Scope("elect", [ir.WaitGroup("bulk", 0), tells])]
+        return [ir.Sync(), ir.Scope("elect", [tells])]
 
     def _flag(self, device: Int, chunk: Int) -> ir.View:
         return self.seen[device, ir.span(chunk, 1)]
@@ -241,7 +242,7 @@ def _parts(view: ir.View, chunks: int, chunk: int) -> list[tuple[Int, Int, Int]]
                         device = device + digit * (stride // far)
                     elif chunks > 1 and stride % (chunk * chunks):
                         place = place + digit * stride
-                there = step if _is_inside(at, step, size) else minimum(step, size - at)
+                there = step if _is_inside(at, step, size) else _inside(at, step, size)
                 parts.append((device, place, count * there))
         found = parts
     return [(device, place // chunk % chunks if chunks > 1 else 0, count)
@@ -273,6 +274,9 @@ def _step(view: ir.View, d: int, chunks: int, chunk: int, far: int) -> int:
 def _is_inside(at: Int, step: int, size: Int) -> bool:
     """Whether a part is proven to end inside."""
     high = bounds(at)[1]
-    return isinstance(size, int) and (
-        (high is not None and high + step <= size) or (size % step == 0 and divisor(at) % step == 0)
-    )
+    return isinstance(size, int) and high is not None and high + step <= size
+
+
+def _inside(at: Int, step: int, size: Int) -> Int:
+    """How many indices of a part are inside: of a tile that hangs over the end some are not."""
+    return maximum(0, minimum(step, size - at))

@@ -44,9 +44,12 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     if isinstance(primitive, ir.Tell):
         if context.where.scope != "elect":
             raise DispatchError(row.name, f"scope {context.where.scope}", "one elected thread")
-        (element,) = _elements(primitive.flag)
-        args = {"tensor": primitive.flag.buffer, "element": element, "count": primitive.count}
-        return Plan(row, [Call("signal_tell", args)])
+        calls = [Call("tell_fence", {})]
+        for flag, count in zip(primitive.flags, primitive.counts, strict=True):
+            (element,) = _elements(flag)
+            args = {"tensor": flag.buffer, "element": element, "count": count}
+            calls.append(Call("signal_tell", args))
+        return Plan(row, calls, notes=f"{len(primitive.flags)} numbers")
     assert isinstance(primitive, ir.Await)
     (element,) = _elements(primitive.flag)
     args = {"tensor": primitive.flag.buffer, "element": element, "least": primitive.least}
@@ -69,8 +72,9 @@ def signal_text(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 
 def tell_text(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """Who issues it adds to a number, behind all that it knows."""
-    w.line(f"{w.use('signal_tell')}({_address(w, call)}, {w.expr(call['count'])});")
+    """Who issues it puts all that it knows before, or adds to a number."""
+    args = f"{_address(w, call)}, {w.expr(call['count'])}" if call.args else ""
+    w.line(f"{w.use(call.op)}({args});")
 
 
 def wait_text(w: Writer, call: Call, s: ir.Primitive) -> None:
@@ -85,5 +89,5 @@ def _address(w: Writer, call: Call) -> str:
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "signal_clear": signal_text, "signal_fence": signal_text, "signal_add": signal_text,
-    "signal_tell": tell_text, "signal_wait": wait_text,
+    "tell_fence": tell_text, "signal_tell": tell_text, "signal_wait": wait_text,
 }  # fmt: skip

@@ -39,21 +39,24 @@ SHAPES = ((64, 128), (128, 64), (64, 64))
 
 
 @cache
-def product(kind: str, n: int, chunks: int = 0) -> Any:
+def product(kind: str, n: int, chunks: int = 0, rows: int = 64) -> Any:
     """With signals of kernels that begin; or of those that store, in so many chunks."""
     mesh = Mesh({"x": n})
     links = tuple(replace(link, tell_s=link.tell_s if chunks else None) for link in h200.links)
-    pairs = zip(CUTS[kind], SHAPES, strict=True)
-    layouts = [axe.read("jax", c, shape=s, mesh=mesh) for c, s in pairs]
-    specs = [axe.Spec(s, "f16", layout=x) for s, x in zip(SHAPES[:2], layouts, strict=False)]
+    shapes = [s if n == 1 else (rows, s[1]) for n, s in enumerate(SHAPES)]
+    layouts = [
+        axe.read("jax", c, shape=s, mesh=mesh) for c, s in zip(CUTS[kind], shapes, strict=True)
+    ]
+    specs = [axe.Spec(s, "f16", layout=x) for s, x in zip(shapes[:2], layouts, strict=False)]
     with mock.patch.object(build, "CHUNKS", (chunks,)), axe.debug(cache=0):
         return axe.compile(lambda x, w: x @ w, *specs, target=h200.replace(links=links), mesh=mesh,
                            outputs=layouts[2:])  # fmt: skip
 
 
-def given(seed: int = 0) -> list[Any]:
+def given(seed: int = 0, rows: int = 64) -> list[Any]:
     rng = np.random.default_rng(seed)
-    return [rng.integers(-2, 3, shape).astype(np.float16) for shape in SHAPES[:2]]
+    shapes = (rows, SHAPES[0][1]), SHAPES[1]
+    return [rng.integers(-2, 3, shape).astype(np.float16) for shape in shapes]
 
 
 def kernels(plan: MeshPlan) -> list[KernelStep]:

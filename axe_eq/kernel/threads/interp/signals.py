@@ -180,6 +180,8 @@ def tell(cta: Cta, tensor: GlobalTensor, element: Ints, count: int, issue: Issue
     """A thread adds to a number: what it knows of all devices, and of its CTA's stores, is told."""
     if not isinstance(tensor, SharedTensor):
         raise KernelFault(f"tensor {tensor.buffer}", "is on one device", "devices run together")
+    if not cta.fenced:
+        raise KernelFault(issue.what, "tells nothing of what its thread knows", "a fence before")
     (c,) = cta.clocks.classes(issue.who)
     (known,), memory = cta.knows(issue.who), tensor.shared.memory
     known.learn(Told(known.clock, {cta.run: cta.done(c)}))

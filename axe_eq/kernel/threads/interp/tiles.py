@@ -567,9 +567,11 @@ def clear(cta: Cta, s: ir.Clear, env: Env, issue: Issue) -> None:
 
 
 def tell(cta: Cta, s: ir.Tell, env: Env, issue: Issue) -> None:
-    """A thread adds to a number."""
-    at = signals.number_of(s.flag, cta, env)
-    signals.tell(cta, *at, int(evaluate(s.count, env)), issue)
+    """A thread adds to numbers."""
+    cta.fenced = True
+    for flag, count in zip(s.flags, s.counts, strict=True):
+        at = signals.number_of(flag, cta, env)
+        signals.tell(cta, *at, int(evaluate(count, env)), issue)
 
 
 def wait(cta: Cta, s: ir.Await, env: Env, issue: Issue) -> None:

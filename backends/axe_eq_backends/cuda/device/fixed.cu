@@ -369,9 +369,12 @@ __device__ __forceinline__ void signal_clear(const int* number) {
 }
 
 // What a thread knows to be stored, by bulk copies that it has waited for too.
-__device__ __forceinline__ void signal_tell(const int* number, int count) {
+__device__ __forceinline__ void tell_fence() {
   asm volatile("fence.proxy.async;" ::: "memory");
   asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+__device__ __forceinline__ void signal_tell(const int* number, int count) {
   asm volatile("red.relaxed.sys.global.add.s32 [%0], %1;" :: "l"(number), "r"(count) : "memory");
 }
 
