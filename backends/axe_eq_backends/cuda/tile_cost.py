@@ -66,7 +66,7 @@ from axe_eq_backends.cuda.tile_table import (
     offered,
 )
 
-OF_RANKS = 16  # registers of a thread
+OF_RANKS, OF_SIDES = 16, 8  # registers of a thread
 LANES_OF_UNIT = 128
 WIDE, OF_FUNCTIONS = 4, 3  # bytes that functions compute in, and operations of cells with some
 
@@ -583,10 +583,10 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
             held = held + tile_words(rows, tiles.wide, summary.stores[0].itemsize)
         elif not of_rows and size < WIDE and summary.cells >= OF_FUNCTIONS:
             held = held + column_words(tiles.wide, WIDE)
-    # Ranks take some too: 200 beside them spill, as compiled.
+    # Ranks take some too, and sides of a tile: 200 beside ranks spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
-        held > most - np.where(clusters, OF_RANKS, 0),
+        held > most - np.where(clusters, OF_RANKS, np.where(chosen["across"] > 1, OF_SIDES, 0)),
         "accumulators and a panel's operands exceed the registers of a thread",
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)

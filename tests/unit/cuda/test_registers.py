@@ -53,6 +53,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     ),
     "attention": (attention, ((HEADS, 4096, HEAD),) * 3),
 }  # fmt: skip
+NEAR = 1.5  # of what is chosen
 SAMPLE = ("bias of large tiles", "residual", "softmax")
 
 
@@ -121,8 +122,8 @@ def test_offered_tiles_of_most_accumulators_keep_everything_in_registers(
     found, graph = exe._searched, exe.schedule.graph
     step, group = graph.kernels[-1], found.groups[-1]
     offered = found.prices.offered(group.roots, group.picks, stored(found.forest, group))
-    prices = [p for p in offered if p.schedule == "tensor_cores"]
-    most = max(prices, key=lambda p: _sums(dict(p.parameters)))
+    near = [p for p in offered if p.schedule == "tensor_cores" and p.time_s < NEAR * step.time_s]
+    most = max(near, key=lambda p: _sums(dict(p.parameters)))
     made = alone(graph, replace(as_priced(step, most), rejected={}))
     for kernel, one in make_all(made, h200).items():
         check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
