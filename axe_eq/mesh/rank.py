@@ -173,6 +173,8 @@ class Rank:
 
     def around(self, name: str) -> Any:
         """The memory that a buffer lies in; None where it has its own."""
+        if (above := self.plan.under.get(name)) is not None:
+            return self._below(above)
         if name in self.kept:
             return self.kept[name]
         if self.windows is not None and name in self.plan.seen:
@@ -181,7 +183,16 @@ class Rank:
         if root and root not in self.memory:
             type_ = self.plan.buffers[root].value_type
             self.memory[root] = self.arrays.empty(self.size(root), type_.dtype)
-        return self.memory[root] if root else None
+        over = self.plan.buffers[name].over
+        return self.memory[root] if root else self.memory.get(over)
+
+    def _below(self, name: str) -> Any:
+        """Where what a result is merged with lies: in the result's place; None for anywhere."""
+        memory, buffer = self.around(name), self.plan.buffers[name]
+        if memory is None or not buffer.inside:
+            return memory
+        begin = digits(buffer).offset + self.plan.side(name).begin(self.rank)
+        return memory[begin : begin + self.plan.local_type(name).size]
 
     def alone(self, step: LocalStep | ExchangeStep) -> None:
         """Do a step that needs no messages; nothing of one that does."""

@@ -16,6 +16,7 @@ from axe_eq.extract.mesh.choose import Cuts, exchanged
 from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, selector_needs
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
+from axe_eq.extract.mesh.merge import merge
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import (
     Option,
@@ -25,7 +26,16 @@ from axe_eq.extract.mesh.options import (
     scanned_totals,
     stands_for,
 )
-from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, Failing, fresh_name, lies_across, meet
+from axe_eq.extract.mesh.seen import (
+    ALIGNMENT_BYTES,
+    CHUNKS,
+    READ,
+    STORE,
+    Failing,
+    fresh_name,
+    lies_across,
+    meet,
+)  # fmt: skip
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.steps import exchange
@@ -58,6 +68,7 @@ from axe_eq.schedule.graph import (
     Step,
     TileNode,
 )
+from axe_eq.schedule.merging import Merging
 from axe_eq.target import Target
 
 
@@ -111,6 +122,7 @@ def build(
     compile_local: Compile,
     carried: Mapping[int, str] = MappingProxyType({}),
     failing: Failing = lambda step, graph: "nothing is emitted",
+    merging: Merging = lambda step, graph: None,
 ) -> Built:
     """The schedule graph of chosen cuts.
 
@@ -121,6 +133,7 @@ def build(
         compile_local: compiles a program of one device; equal ones are asked for every time.
         carried: exchanges that kernels carry, by number, and how; see `axe_eq.extract.mesh.seen`.
         failing: why a kernel of a graph cannot be written; None where it can.
+        merging: what a kernel takes whose result memory merges.
 
     Raises:
         ScheduleError: what such an exchange brings lies otherwise for every device.
@@ -136,6 +149,7 @@ def build(
         for root, wanted in zip(cuts.roots, cuts.problem.wanted, strict=True)
     ]
     steps = building.steps(compile_local)
+    merge(steps, building.buffers, outputs, cuts.problem.mesh, merging)
     if set(outputs) <= {w.buffer for s in steps if isinstance(s, SpmdStep) for w in s.writes}:
         meet(steps, building.buffers, building.told, cuts.problem.mesh, failing)
     buffers = {
@@ -163,7 +177,8 @@ class _Building:
         # Level and block -> buffer -> what is stored there.
         self.outputs: dict[tuple[int, int], dict[str, Node]] = {}
         self.moves: dict[int, list[MoveStep]] = {}
-        self.told: dict[str, float] = {}  # exchange -> its seconds where kernels wait themselves
+        # Exchange -> its seconds where kernels wait themselves, by chunks that they wait for.
+        self.told: dict[str, dict[int, float]] = {}
         self.wholes: dict[tuple[Node, Cut], str] = {}  # buffers that blocks lie in
         self.read = frozenset(topological(cuts.roots))
         self.tag = -1  # of the block that is computed
@@ -382,8 +397,11 @@ class _Building:
             held = given.value_type.n_bytes if how == READ and given.role != "temporary" else 0
             kind, part = how, held // shard.n_devices(self.mesh)
             price = moves.seen(messages, part)
+            self.told[f"m{number}_{kind}"] = ways = dict[int, float]()
             if all(link.signal_s for link in moves.wires.links):
-                self.told[f"m{number}_{kind}"] = moves.seen(messages, part, signals=True).seconds
+                ways[0] = moves.seen(messages, part, signals=True).seconds
+            if how == STORE and all(link.tell_s for link in moves.wires.links):
+                ways |= {n: moves.seen(messages, part, chunks=n).seconds for n in CHUNKS}
         step = MoveStep(f"m{number}_{kind}", reads, (write,),
                         messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)

@@ -154,6 +154,7 @@ class Maps:
                     target, parameters,
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
+                    waits=t.n_bytes / prod(counts) / target.figure("cta_bytes_per_s"),
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
                     chain=chained(target, held, flops) + t.ends(target, run if self.shifted else 0),

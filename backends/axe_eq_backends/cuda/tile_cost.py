@@ -17,6 +17,7 @@ import numpy as np
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
+from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
     Access,
@@ -28,6 +29,7 @@ from axe_eq.schedule.summary import (
     joined,
 )
 from axe_eq.target import Target
+from axe_eq_backends.cuda import merging
 from axe_eq_backends.cuda.cost import (
     LINE_BYTES,
     no_rows,
@@ -41,7 +43,9 @@ from axe_eq_backends.cuda.cost import (
 )
 from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
+    BESIDE,
     GROUP_THREADS,
+    MOST_SUMS,
     PANEL_BYTES,
     SMEM_SLACK,
     column_words,
@@ -60,12 +64,11 @@ from axe_eq_backends.cuda.tile_table import (
     of_each,
     of_lines,
     offered,
-    panel_columns,
 )
 
-OF_RANKS = 16  # registers of a thread
+OF_RANKS, OF_SIDES = 16, 8  # registers of a thread
 LANES_OF_UNIT = 128
-BESIDE = 24  # registers more of a thread, those of what it stores among them
+WIDE, OF_FUNCTIONS = 4, 3  # bytes that functions compute in, and operations of cells with some
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,10 @@ class TensorCores:
         if of_lines(turned) and fitted(turned, target):
             found.append(_priced(turned, target))
         return joined(found)
+
+    def merging(self, step: KernelStep, target: Target) -> float:
+        """Seconds of a kernel whose result memory merges, see `axe_eq.schedule.merging`."""
+        return merging.seconds(step, target)
 
 
 def _priced(sides: Matrices, target: Target) -> Columns:
@@ -222,9 +229,6 @@ def _tiles(
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    own = np.maximum(chosen["n"] / split / chosen["across"], 1)  # of a consumer
-    wide = panel_columns(own, store.itemsize, turned)
-    panels = np.ceil(own / wide)
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
@@ -248,9 +252,9 @@ def _tiles(
     _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
         table, block, chosen, matrix, waves(summary, target, columns), waits,
-        parts * (stored + panels * figure("store_panel_s")),
+        parts * (stored + table.panels * figure("store_panel_s")),
         n_blocks * np.where(rest, all_steps, steps) * lines / per_s,
-        begin, late, parts, wide, smem, np.isinf(columns.time_s), columns.rejected,
+        begin, late, parts, table.wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -537,20 +541,14 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
     columns.reject(uneven, "tiles of parts of instructions")
     lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
     columns.reject(lost, "tiles of fewer rows than a block has")
-    for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
+    for side, of in (("rows", "m"), ("cols", "n")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
         fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
-        # Parts are of rows where the reduced dim is contiguous, else of that dim.
-        of_rows = not all(map(along_side, fed))
-        shared = [chosen["k"]] * any(map(along_side, fed)) + [chosen[other]] * of_rows
-        parts = sum(s % (PERIOD_ROWS * n) for s in shared)
-        lone = (np.ceil(there / chosen[of]) < n) | (parts > 0)
+        # Parts are of the reduced dim where it is not contiguous.
+        parts = any(map(along_side, fed)) & (chosen["k"] % (PERIOD_ROWS * n) > 0)
+        lone = (np.ceil(there / chosen[of]) < n) | parts
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
-        # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
-        last = sides.there[side == "rows"] % chosen[other]
-        beyond = of_rows & (last > 0) & (last <= chosen[other] * (n - 1) / n)
-        columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
     steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
     columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
     limit = target.memory("smem").n_bytes
@@ -574,20 +572,26 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     rows, most = _rows(chosen), most_held(chosen["consumers"])
     fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
-    held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
+    # Positions are compared: what is told of them is there beside them.
+    held = held + 2 * summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and _of_columns(a, summary))
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words
-    # Ranks take some too: 200 beside them spill, as compiled.
+        # What is narrower than a result, or than what functions compute in, is there twice.
+        if of_rows and size < summary.stores[0].itemsize:
+            held = held + tile_words(rows, tiles.wide, summary.stores[0].itemsize)
+        elif not of_rows and size < WIDE and summary.cells >= OF_FUNCTIONS:
+            held = held + column_words(tiles.wide, WIDE)
+    # Ranks take some too, and sides of a tile: 200 beside ranks spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
-        held > most - np.where(clusters, OF_RANKS, 0),
+        held > most - np.where(clusters, OF_RANKS, np.where(chosen["across"] > 1, OF_SIDES, 0)),
         "accumulators and a panel's operands exceed the registers of a thread",
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     columns.reject(
-        accumulators / threads + results > most + BESIDE,
+        (accumulators / threads + results > most + BESIDE) | (accumulators / threads > MOST_SUMS),
         "accumulators and a panel of results exceed the registers of a thread",
     )
     columns.reject(

@@ -265,13 +265,13 @@ class Blind:
 
 def test_devices_that_see_nothing_send_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     exe = product("summed", (64, 64, 128), h200)
-    assert {"k0", "k0_apart"} <= local_codes(exe.schedule).keys()
+    assert {"k0", "k0_silent_apart"} <= local_codes(exe.schedule).keys()
     plan = exe.plan.apart
     prove(plan)
     assert not plan.seen
     assert (plan.n_bytes, plan.apart) == (exe.plan.n_bytes, plan)
     monkeypatch.setattr(exe.schedule, "codes", {"k0": b"", "k1": b""})
-    wrong = "plan: has no code of 'k0_apart', which devices run that see no other's memory"
+    wrong = "plan: has no code of 'k0_silent_apart', which devices run that see no other's memory"
     with pytest.raises(DeviceError, match=wrong):
         exe.on(Blind())
 
