@@ -13,6 +13,7 @@ import axe_eq as axe
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.expr import make
 from axe_eq.kernel.interp import KernelFault
+from axe_eq.kernel.placement import number
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.own import Lowered
 from axe_eq.mesh.plan import MeshPlan, plan_from_json
@@ -25,7 +26,8 @@ from axe_eq_backends.cuda import lower, meet
 from axe_eq_backends.cuda import make as making
 from axe_eq_backends.cuda.interpret import INTERPRETER
 from axe_eq_backends.cuda.target import h200
-from tests.unit.mesh.test_meetings import Copying, given, kernels, product, statements
+from tests.unit.mesh.test_meetings import given, kernels, product, statements
+from tests.unit.mesh.test_transports import Copying
 
 
 @pytest.mark.parametrize(("n", "chunks"), [(2, 1), (2, 4), (4, 2)])
@@ -105,7 +107,7 @@ def waits_for_too_many(body: ir.Body, s: ir.Statement) -> None:
 
 def waits_for_another_chunk(body: ir.Body, s: ir.Statement) -> None:
     if isinstance(s, ir.Await):
-        n = int(s.flag.buffer.shape[0])
+        n = number(s.flag.buffer.shape[0])
         (begin,) = s.flag.begin
         s.flag = s.flag.buffer[ir.span(make("%", begin + 1, n), 1),]
 
@@ -192,7 +194,7 @@ def test_several_kernels_wait_for_one_exchange() -> None:
 
 
 def test_plans_that_tell_otherwise_are_refused() -> None:
-    plan = product("summed", 2, 2).plan
+    plan: MeshPlan = product("summed", 2, 2).plan
     first, last = (s for s in plan.steps if isinstance(s, LocalStep))
 
     def changed(step: LocalStep, **of: Any) -> MeshPlan:
@@ -229,7 +231,7 @@ def test_plans_that_tell_otherwise_are_refused() -> None:
 
 
 def test_a_graph_tells_where_one_kernel_stores() -> None:
-    plan = product("summed", 2, 2).plan
+    plan: MeshPlan = product("summed", 2, 2).plan
     first = next(s for s in plan.steps if isinstance(s, LocalStep))
     graph = silent(first.graph)
     (stored,) = graph.outputs

@@ -25,6 +25,7 @@ from axe_eq_backends.cuda import contract, lower, make
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.families import meanings
 from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.schedules import gemm as schedules
 from axe_eq_backends.cuda.target import h200
 from tests.unit.mesh.blocks import in_blocks
 from tests.unit.mesh.programs import C, R
@@ -125,14 +126,14 @@ def test_results_are_merged_with_what_is_there_before() -> None:
         interpret(merging("f16", "+", False, stored=True), {"x": x, "y": y})
     k = ThreadBuilder("wrong", 4)
     tile, out = k.reg("tile", "f16", (4, 128), HELD), k.tensor("out", "f16", (4, 128), output=True)
-    for wrong in (
-        lambda: k.merge(tile.all, out.all),
-        lambda: k.merge(out.all, tile.all, "softmax"),
-        lambda: k.merge_async(out.all, tile.all),
-        lambda: k.merge(k.tensor("other", "f32", (4, 128), output=True).all, tile.all),
-    ):
+    other = k.tensor("other", "f32", (4, 128), output=True)
+    calls: tuple[tuple[Callable[..., None], tuple[Any, ...]], ...] = (
+        (k.merge, (tile.all, out.all)), (k.merge, (out.all, tile.all, "softmax")),
+        (k.merge_async, (out.all, tile.all)), (k.merge, (other.all, tile.all)),
+    )  # fmt: skip
+    for call, given in calls:
         with pytest.raises(ScheduleError, match="merge"):
-            wrong()
+            call(*given)
 
 
 # -- in the memory of another device ---------------------------------------------------------------
@@ -152,11 +153,11 @@ def summed(
     places = [[Memory([np.full(1, n, np.int32) for _ in range(2)]) for n in (0, 9)]
               for _ in range(2)]  # fmt: skip
 
-    def launch(number: int, kernel: ir.Kernel, shared: dict[str, Any]) -> Any:
-        arrays = {t.name: np.zeros(tuple(map(int, t.shape)), DTYPES[t.dtype].numpy)
+    def launch(rank: int, kernel: ir.Kernel, shared: dict[str, Any]) -> Any:
+        arrays = {t.name: np.zeros([number(n) for n in t.shape], DTYPES[t.dtype].numpy)
                   for t in kernel.tensors}  # fmt: skip
         plans = plan(kernel, h200) if planned else None
-        device = workers[number]
+        device = workers[rank]
         return interpret(kernel, arrays, planned=plans, meanings=meanings(), seed=seed,
                          device=device, shared=shared).outputs  # fmt: skip
 
@@ -271,7 +272,7 @@ def test_a_dearer_merge_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plans_that_merge_otherwise_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = in_place(monkeypatch).plan
+    plan: MeshPlan = in_place(monkeypatch).plan
     ((below, name),) = plan.under.items()
     last = next(s for s in plan.steps if isinstance(s, LocalStep) and name in s.writes)
     given = dict(zip(last.reads, last.graph.inputs, strict=True))
@@ -325,7 +326,7 @@ def test_a_kernel_that_merges_otherwise_is_found(
     rng = np.random.default_rng(0)
     given = [rng.integers(-2, 3, t.shape).astype(np.float16) for t in exe.schedule.call.types]
     assert np.array_equal(exe.interpret(*given), exe.meaning(*given))
-    gemm = contract.gemm
+    gemm = schedules.gemm
     monkeypatch.setattr(make, "_made", type(make._made)())
     monkeypatch.setattr(contract, "gemm", lambda p, *of: gemm(damage(p) if p.merges else p, *of))
     if damage is greatest:
