@@ -196,7 +196,7 @@ def _calls(
     row: Instr, gemm: ir.Gemm, widths: list[int], matched: list[dict[int, Operand]]
 ) -> list[Call]:
     (m, _, k), size = row.shape, gemm.a.buffer.itemsize
-    (rows, depth), cols = gemm.a.shape, gemm.b.shape[0]
+    rows, depth = gemm.a.shape
     unit, begins = gcd(*widths), [*accumulate([0, *widths])][:-1]
     starts = _accumulators(gemm.acc, unit)
     fragments = None if matched[0] else _first_registers(gemm.a, FRAGMENT, FRAGMENT_REGISTERS)
