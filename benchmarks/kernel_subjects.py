@@ -82,7 +82,7 @@ def _product_with_bias() -> Subject:
 
 
 def _merging_product() -> Subject:
-    """Two tiles of two panels each that memory adds to what it holds, a tail of rows and columns."""
+    """Two tiles of two panels each that memory adds to what it holds, tails on both sides."""
     m, n, k = 120, 72, 72
     a, b, c = normal(m, k, seed=1), normal(n, k, seed=2), normal(m, n, seed=3)
     kernel = gemm(Problem(m, n, k, merges="+"), Tiling(64, 128, 32, 2, 1, 2, staging=1))

@@ -114,7 +114,7 @@ TRANSPORT = MpiTransport()
 
 
 def _end_all(comm: Any) -> None:
-    """Let an error that ends this process end the job: MPI would wait for ranks that wait for it."""
+    """Let an error that ends this process end the job: others would wait for it in MPI."""
     before = sys.excepthook
     if getattr(before, "ends_all", False):
         return
