@@ -213,9 +213,7 @@ def _unit(own: Term, monoid: str) -> float | None:
     return int(unit) if unit is not None and whole and math.isfinite(unit) else unit
 
 
-def _totals_before(
-    own: Sequence[Term], monoid: Monoid, parts: int, axis: int
-) -> list[Term] | None:
+def _totals_before(own: Sequence[Term], monoid: Monoid, parts: int, axis: int) -> list[Term] | None:
     """Of every part the totals of as many before it as there are others, the nearest last.
 
     Args:

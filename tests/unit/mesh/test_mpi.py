@@ -35,9 +35,7 @@ def started(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
-def test_a_user_s_script_runs_on_its_own_shards_and_ends_when_a_rank_fails(
-    tmp_path: Path,
-) -> None:
+def test_a_user_s_script_runs_on_its_own_shards_and_ends_when_a_rank_fails(tmp_path: Path) -> None:
     """Liars are named on every rank; a rank that is killed or raises ends the job."""
     two_ranks.compiled()  # its ranks find the search in the cache
     two_ranks.compiled(axe.Mesh({"x": 3}))
