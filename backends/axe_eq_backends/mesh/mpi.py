@@ -114,7 +114,7 @@ TRANSPORT = MpiTransport()
 
 
 def _end_all(comm: Any) -> None:
-    """An error that ends this process ends the job: other ranks may wait for it, and MPI for them."""
+    """An error that ends this process ends the job: others may wait for it, and MPI for them."""
     before = sys.excepthook
     if getattr(before, "ends_all", False):
         return
