@@ -13,6 +13,7 @@ import axe_eq as axe
 from axe_eq.errors import DispatchError, ScheduleError
 from axe_eq.kernel.devices import Device, Devices, Memory, Shared
 from axe_eq.kernel.interp import KernelFault
+from axe_eq.kernel.placement import number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.interp import interpret
