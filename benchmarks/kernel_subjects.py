@@ -173,6 +173,25 @@ def _clustered_both_ways() -> Subject:
     return Subject(gemm(problem, tiling), arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=4)
 
 
+def _product_in_turns() -> Subject:
+    """Two CTAs of a cluster copy tiles of B in turns: two tiles each, tails, three slots."""
+    m, n, k = 232, 40, 72
+    a, b = normal(m, k, seed=50), normal(n, k, seed=51)
+    kernel = gemm(Problem(m, n, k), Tiling(64, 40, 16, 3, 1, 2, cluster_rows=2))
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
+
+
+def _unequal_product() -> Subject:
+    """Columns that two instructions multiply, 160 and 128 of them, in lines of 32; a tail."""
+    m, n, k = 64, 280, 40
+    a, b = normal(m, k, seed=52), normal(n, k, seed=53)
+    problem = Problem(m, n, k, ((Matrix("A"), Matrix("B", major=0)),))
+    kernel = gemm(problem, Tiling(64, 288, 16, 2, 1, 2, staging=1))
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
 def _turned_product() -> Subject:
     """A result whose columns are contiguous: two tiles of 104 in panels of 56 and 48."""
     m, n, k = 64, 208, 96
@@ -399,6 +418,8 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "split product": _split_product,
     "rest sharing product": _shared_rest,
     "clustered both ways product": _clustered_both_ways,
+    "product in turns": _product_in_turns,
+    "unequal product": _unequal_product,
     "turned product": _turned_product,
     "side by side product": _product_side_by_side,
     "merging product": _merging_product,

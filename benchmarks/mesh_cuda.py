@@ -318,13 +318,18 @@ def _of_devices(n: int) -> Timed:
     import torch
 
     def timed(way: Callable[[], Any], count: int) -> float:
-        events = []
+        events, slept = [], []
         for device in range(n):
             torch.cuda.synchronize(device)
         for device in range(n):
             with torch.cuda.device(device):
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 torch.cuda._sleep(2_000_000 + 1_200_000 * count)  # the host runs ahead
+                slept.append(torch.cuda.current_stream().record_event())
+        for device in range(n):
+            with torch.cuda.device(device):
+                for one in slept:  # in cycles: a clock 1 % slower sleeps 0.25 ms more
+                    torch.cuda.current_stream().wait_event(one)
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
                 events.append((start, end))
         for _ in range(count):

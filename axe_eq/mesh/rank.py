@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
@@ -277,9 +278,11 @@ def part_of(plan: MeshPlan, name: str, value: Any, rank: int) -> Array:
     """A rank's part of a whole array, dense, in its local shape.
 
     Raises:
-        ArgumentError: the layout has elements at one place that differ.
+        ArgumentError: another shape, or the layout has elements at one place that differ.
     """
-    holder, whole = plan.side(name), np.asarray(value)
+    holder, whole, type_ = plan.side(name), np.asarray(value), plan.buffers[name].value_type
+    if whole.shape != type_.shape:
+        raise ArgumentError(f"argument {name!r}", f"has shape {whole.shape}", str(type_))
     flat = holder.scatter(whole, rank)
     if not holder.gives(flat, whole, rank):
         raise not_held(name, f"its layout {holder.layout}")

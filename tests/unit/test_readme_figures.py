@@ -93,6 +93,20 @@ def _same(text: str, value: float) -> bool:
     return abs(float(text) - value) <= 0.51 * 10.0 ** -len(text.partition(".")[2])
 
 
+@pytest.mark.parametrize(
+    ("row", "way"),
+    [("prepared call", "prepared"), ("plain call, torch tensors", "plain"),
+     ("plain call, every result kept", "plain, results kept")],
+)  # fmt: skip
+def test_calls_take_what_their_file_says(row: str, way: str) -> None:
+    (line,) = [ln for ln in README.splitlines() if ln.startswith(f"| {row}")]
+    said = re.findall(r"([\d.]+) µs", line)
+    host_us = saved("cuda_calls")["host_us"]
+    wanted = [host_us[f"{program}, {way}"]["us"] for program in ("softmax", "mlp")]
+    assert len(said) == 2
+    assert all(map(_same, said, wanted))
+
+
 def test_regret_is_that_of_its_files() -> None:
     """Kernels, what is within 30 %, median and worst stand in the paragraph that links a file."""
     (paragraph,) = [p for p in README.split("\n\n") if "results/regret.json" in p]

@@ -97,7 +97,7 @@ def _ways(
 ) -> Iterator[str]:
     """How kernels may carry an exchange."""
     names = {b.name for b in pair}
-    held = any(b.within or b.role == "output" for b in pair)
+    held = any(b.within or b.name in graph.outputs for b in pair)  # an input may be returned
     if held or any(b.within in names for b in graph.buffers.values()):
         return
     source, goal = pair

@@ -270,11 +270,18 @@ def global_plan(
             guard = both(guard, at + group[0].at[dim] < extent)
         element = base + group[0].memory
         calls = _call(kind, _regs(tile, group), memory, element, guard, (before, inside), fill)
-        if kind.startswith("ld") and (apart or before is not None):
+        if kind.startswith("ld"):
             sure = apart and _is_deep(memory, parts, group[0], a.vector, where)
-            more = {"reach": None if sure else _reach(row, memory.buffer)}
+            sure |= not apart and before is None and inside is None
+            reach = None if sure else _reach(memory.buffer)
+            if reach is None and not sure and (apart or before is not None):
+                wrong = f"extents of {memory.buffer.name}"
+                raise DispatchError(row.name, wrong, "extents that are known")
+            more = {"reach": reach}
             calls = [Call(c.op, {**c.args, **more}) if c.op == kind else c for c in calls]
         plan.calls += calls
+    if kind == "ld_global":  # those with branches first: the others are then one run
+        plan.calls.sort(key=lambda c: c.args.get("reach") is None)
     _drop_unused(plan)
     phases = max(1, a.vector * size * LANES // 128) * (2 if apart else 1)
     plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases))
@@ -297,16 +304,12 @@ def _is_deep(
     return False
 
 
-def _reach(row: Instr, buffer: ir.Buffer) -> tuple[int, int]:
-    """The first element of a tensor, and that past its last one.
-
-    Raises:
-        DispatchError: they are known only at run time.
-    """
+def _reach(buffer: ir.Buffer) -> tuple[int, int] | None:
+    """The first element of a tensor, and that past its last one; None where run time says them."""
     place = buffer.place
     first = [place.at("m"), *(n for b in place.blocks for i in b for n in (i.extent, i.stride))]
     if not all(isinstance(n, int) for n in first):
-        raise DispatchError(row.name, f"extents of {buffer.name}", "extents that are known")
+        return None
     steps = [(number(i.extent) - 1) * number(i.stride) for b in place.blocks for i in b]
     low = number(place.at("m")) + sum(min(0, s) for s in steps)
     return low, low + sum(map(abs, steps)) + 1

@@ -124,7 +124,7 @@ def _priced(sides: Matrices, target: Target) -> Columns:
     tiles = _tiles(_alone(summary), *named, Machine(target))
     columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
     roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
-    _pace(tiles, summary, target, columns)
+    _pace(tiles, sides, target, columns)
     apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
     columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
     _check(sides, tiles, columns)
@@ -337,11 +337,12 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         - 1
         + (chosen["rest"] > 0) * figure("shared_rest")
         + (chosen["consumers"] > 2) * figure("third_consumer")
+        + (chosen["across"] > 1) * (chosen["m"] / WARPGROUP_ROWS - 1) * figure("rows_beside")
         + np.where(part < 1, in_turns, 0.0)
     )
 
 
-def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> None:
+def _pace(tiles: Tiles, sides: Matrices, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
     Units that wait, the cache that they share and main memory: none of these hides the others
@@ -349,19 +350,20 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
 
     Args:
         tiles: those of the product.
-        summary: the product and what follows it.
+        sides: the product and what follows it.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
-    figure, costs = target.figure, columns.costs
+    figure, costs, summary = target.figure, columns.costs, sides.summary
     power = figure("overlap_power")
-    slower = _slower_reads(summary, target, columns)
+    slower = _slower_reads(sides, target, columns)
     read = (costs["gmem_bytes"] + slower) / target.memories[0].bytes_per_s
     read = read * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     # A row's rate is what all units have power for: where some have nothing to do others have more,
-    # and all of it where they are few.
-    idle = np.where(costs["blocks"] < target.n_units, 0.0, figure("waves_exposed"))
+    # most where they are few.
+    few = costs["blocks"] < target.n_units
+    idle = np.where(few, figure("few_exposed"), figure("waves_exposed"))
     matrix = matrix * (1 + idle * (tiles.busiest - 1))
     computed = np.maximum(matrix, vector * tiles.busiest)
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
@@ -373,17 +375,23 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     costs["memory_s"] = _together(power, tiles.shared, read)
 
 
-def _slower_reads(summary: Summary, target: Target, columns: Columns) -> Column:
+def _slower_reads(sides: Matrices, target: Target, columns: Columns) -> Column:
     """Bytes that reads of operands from main memory are worth beside their own.
 
     CTAs of a cluster that read apart wait for what memory gives last to any of them, for what they
-    share binds their steps together. Tiles of an odd number of groups of rows come slower.
+    share binds their steps together. What several read at once, and share in no cluster, comes
+    slower to all of them. So do tiles of an odd number of groups of rows.
     """
     chosen, found = columns.extra, np.zeros(len(columns))
-    for a in summary.loads:
+    tiles = {of: np.ceil(n / chosen[of]) for of, n in zip("mn", sides.there, strict=True)}
+    most = target.figure("most_apart")
+    for a in sides.summary.loads:
         if a.feeds_product:
-            side, others = ("m", "rows") if "p" in a.letters else ("n", "cols")
+            own, other = ("m", "rows"), ("n", "cols")
+            (side, others), (across, sharing) = (own, other) if "p" in a.letters else (other, own)
             more = target.figure("lagging") * np.log2(chosen[f"cluster_{others}"])
+            readers = np.ceil(tiles[across] / chosen[f"cluster_{sharing}"])
+            more = more + target.figure("read_apart") * np.log2(np.minimum(readers, most))
             if not along_side(a):
                 odd = chosen[side] % (2 * PERIOD_ROWS) > 0
                 more = more + target.figure("odd_rows") * odd

@@ -240,6 +240,14 @@ def test_small_exchanges_are_carried_by_kernels_where_devices_see_each_other(kin
         assert np.array_equal(found, exe.meaning(*given))
 
 
+def test_an_input_that_is_returned_is_read_where_no_other_device_has_it() -> None:
+    rows, everywhere = (axe.read("jax", cut, shape=(512, 8), mesh=M2) for cut in ("P('x')", "P()"))
+    given = axe.Spec((512, 8), "f16", layout=rows)
+    exe = axe.compile(lambda x: (x * 2, x), given, target=h200, mesh=M2, outputs=[everywhere, rows])
+    assert exe.plan.link_bytes
+    assert not exe.plan.seen
+
+
 def test_a_kernel_that_reads_over_a_link_often_costs_that() -> None:
     """A product of many columns reads rows once for each block of them; of a copy it reads them so
     often from its own memory."""
