@@ -29,9 +29,10 @@ CALLS, ROUNDS, BYTES = 20, 15, 150e6
 WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (2048, 2048))
 TOLERANCES = {"f16": 5e-3, "f32": 1e-4, "f64": 1e-12}
 ROWS = (1, 8, 16, 32, 64, 128, 256)
+Calls = dict[str, list[Callable[[], Any]]]
 
 
-def timed(work: dict[str, list[Callable[[], Any]]]) -> dict[str, float]:
+def timed(work: Calls) -> dict[str, float]:
     """Microseconds of a call, by name; the calls of a name take turns."""
     import torch
 
@@ -70,8 +71,8 @@ def _saved(shape: Shape, folder: Path) -> dict[str, Any]:
     return {"path": folder / f"{name}.axe", **found}
 
 
-def case(shape: Shape, folder: Path) -> dict[str, Any]:
-    """One product: what was chosen, its error and the times."""
+def case(shape: Shape, folder: Path, peers: Callable[[Any], Calls]) -> dict[str, Any]:
+    """One product: what was chosen, its error and the times, of peers beside torch.mm too."""
     import torch
 
     from axe_eq.run.store import load
@@ -88,9 +89,10 @@ def case(shape: Shape, folder: Path) -> dict[str, Any]:
     want = sets[0][0].double() @ sets[0][1].double()
     error = float((exe(*sets[0]).double() - want).abs().max() / want.abs().max())
     out = normal(rows, columns)
-    work: dict[str, list[Callable[[], Any]]] = {
+    work: Calls = {
         "axe": [exe.bind(*given) for given in sets],
         "torch": [partial(torch.mm, a, b, out=out) for a, b in sets],
+        **peers(sets),
     }
     return {
         "dtype": dtype, "rows": rows, "depth": depth, "columns": columns,
@@ -99,8 +101,17 @@ def case(shape: Shape, folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def measure(name: str, about: str, shapes: Iterable[Shape]) -> None:
-    """Run products of (rows, depth, columns, dtype) and write them to a file of this name."""
+def measure(
+    name: str, about: str, shapes: Iterable[Shape], peers: Callable[[Any], Calls] = lambda sets: {}
+) -> None:
+    """Run products of (rows, depth, columns, dtype) and write them to a file of this name.
+
+    Args:
+        name: of the file.
+        about: what --help says.
+        shapes: of the products.
+        peers: calls for every pair of operands, by the name of who is timed beside torch.mm.
+    """
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     default = Path(os.environ.get("OUT", "benchmarks/results"))
     parser.add_argument("--out", type=Path, default=default)
@@ -116,14 +127,15 @@ def measure(name: str, about: str, shapes: Iterable[Shape]) -> None:
 
     found, folder = [], options.saved or Path(tempfile.mkdtemp())
     for rows, depth, columns, dtype in shapes:
-        found.append(case((rows, depth, columns, dtype), folder))
+        found.append(case((rows, depth, columns, dtype), folder, peers))
         assert found[-1]["error"] < TOLERANCES[dtype], found[-1]
         times = found[-1]["us"]
         print(
             f"{dtype} {rows:4} x {depth:5} x {columns:5}:"
-            f" {times['torch'] / times['axe']:.3f} of torch;"
-            f" {times['axe']:.1f} us, estimated {found[-1]['estimate_us']:.1f},"
-            f" {' '.join(found[-1]['schedules'])}"
+            f" {min(us for n, us in times.items() if n != 'axe') / times['axe']:.3f} of torch;"
+            f" {' '.join(f'{n} {us:.1f}' for n, us in times.items())},"
+            f" estimated {found[-1]['estimate_us']:.1f}, {' '.join(found[-1]['schedules'])}",
+            flush=True,
         )
     machine = {
         "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -115,6 +116,19 @@ def test_long_reductions(shape: tuple[int, ...]) -> None:
         assert got.shape == wanted.shape
         error = np.abs(got - wanted).max()
         assert error <= 2e-3 * max(np.abs(wanted).max(), 1e-4)
+
+
+def test_gelu_of_every_number() -> None:
+    """Texts of several cells at once, whose exponentials and reciprocals are the machine's."""
+    x = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    exe = axe.compile(lambda x: nn.gelu(axe.array.astype(x, "f32")), spec(x.size), target="h200")
+    assert "one_more_erf" in "".join(exe.source.values())
+    there = np.isfinite(x)
+    want = np.array([0.5 * v * math.erfc(-v * 0.5**0.5) for v in x[there].astype(np.float64)])
+    off = np.abs(np.asarray(exe(x))[there] - want)
+    assert (off <= 1e-6 + 1e-6 * np.abs(want)).all()
+    normal = np.abs(want) >= 2.0**-13
+    assert (off[normal] < 2.0**-13 * np.abs(want[normal])).all()
 
 
 @pytest.mark.parametrize("name", typed.PROGRAMS)

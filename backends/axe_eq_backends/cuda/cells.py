@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -85,6 +86,35 @@ FLOAT64: dict[str, str] = {
     "div": "({0} / {1})", "exp": "exp({0})", "erf": "erf({0})", "tanh": "tanh({0})",
     "sigmoid": "(1.0 / (1.0 + exp(-{0})))",
 }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A text for several f32 cells at once.
+
+    Attributes:
+        cell: they, of ``arg(0)``.
+        text: as of one cell.
+        flops: operations of the text, as `Cell.flops` weighs them.
+    """
+
+    cell: Apply
+    text: str
+    flops: float
+
+    @property
+    def saved(self) -> float:
+        """Operations that the cells' own texts take beyond this one."""
+        return flops(self.cell) - self.flops
+
+
+# erf and tanh are right in all digits near 0, which 1 + erf(x) does not show: a text of the sum is
+# half as long, as exact, and keeps digits near -1, which the sum loses. gelu is made of it.
+JOINTS = (
+    Joint(apply("pow", 2.0, arg(0)), "exp2_f32({0})", 8),
+    Joint(apply("add", 1.0, apply("erf", arg(0))), "one_more_erf_f32({0})", 11),
+    Joint(apply("add", 1.0, apply("tanh", arg(0))), "one_more_tanh_f32({0})", 5),
+)
 # C computes with integers of less than 32 bits in 32, so what leaves their range is cut again.
 SMALL = INTEGER | {"bit_not": "bit_not_{kind}({0})"}
 _ROWS = {
@@ -157,10 +187,40 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
     ]
     if name == "cast":
         return _cast(args[0], kind, dtype(params[0]).name)
-    base = cell.args[0]
-    if name == "pow" and isinstance(base, Constant) and base.value == 2 and kind == "f32":
-        return f"exp2_f32({args[1]})"
+    if kind == "f32" and (joint := joined(cell)):
+        row, inner = joint
+        text = spell(inner, operands, dtypes)
+        return row.text.format(_converted(text, result_dtype(inner, dtypes), kind))
     return _apply(cell, name, args, wanted, kind)
+
+
+def joined(cell: Apply) -> tuple[Joint, Cell] | None:
+    """The text that several cells have together, and what it is applied to; None for most."""
+    for row in JOINTS:
+        if (found := _match(row.cell, cell)) is not None:
+            return row, found
+    return None
+
+
+def _match(pattern: Cell, cell: Cell) -> Cell | None:
+    """What stands for the operand of a pattern; None where a cell is not of its form."""
+    if isinstance(pattern, Operand):
+        return cell
+    if not (isinstance(pattern, Apply) and isinstance(cell, Apply) and cell.cell == pattern.cell):
+        return None
+    *before, last = pattern.args
+    orders = [cell.args, cell.args[::-1]][: 1 + ops.cell(cell.cell)[0].commutative]
+    for args in orders:
+        if len(args) == len(pattern.args) and all(map(_is_number, before, args)):
+            return _match(last, args[-1])
+    return None
+
+
+def _is_number(constant: Cell, cell: Cell) -> bool:
+    return (
+        isinstance(constant, Constant) and isinstance(cell, Constant)
+        and cell.value == constant.value
+    )  # fmt: skip
 
 
 def function_body(cell: Cell, dtypes: Sequence[str]) -> str:

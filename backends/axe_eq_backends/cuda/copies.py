@@ -20,6 +20,7 @@ from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.threads import Register, Step, Swizzled
+from axe_eq_backends.cuda.tma import check_monoid
 
 INDEX_MAX = (1 << 31) - 1
 WORD_BYTES = 4
@@ -107,6 +108,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     """Plan a copy between registers and memory for a row ``ldst.<ld|st>_<place>``.
 
     Places are global memory, the own shared memory, and that of a CTA of the cluster ("peer").
+    ``ldst.merge_global`` is a store that memory merges with what it holds, word by word.
     """
     assert isinstance(primitive, ir.Copy | ir.Fetch)
     kind = row.name.partition(".")[2]
@@ -118,12 +120,27 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     threads.check_dtype(row, tile.buffer.dtype)
     if place == "gmem":
         assert isinstance(primitive, ir.Copy)
+        if isinstance(primitive, ir.Merge):
+            return _merging(row, kind, primitive, context)
         if kind.endswith("apart") and primitive.via != row.name:
             raise DispatchError(
                 row.name, "two loads for one, that nobody asks for", f"via={row.name}"
             )
         return global_plan(row, kind, primitive.fill, tile, memory, context)
     return _shared(row, kind, primitive, tile, memory, context)
+
+
+def _merging(row: Instr, kind: str, merge: ir.Merge, context: Context) -> Plan:
+    """Words of registers that memory merges."""
+    check_monoid(row, merge.monoid, merge.dst)
+    plan = global_plan(row, kind, merge.fill, merge.src, merge.dst, context)
+    plan.calls = [Call(c.op, {**c.args, "monoid": merge.monoid}) for c in plan.calls]
+    ends = [c for c in plan.calls if c["before"] is not None or c["inside"] is not None]
+    if ends or any(
+        len(c["regs"].index) * merge.src.buffer.itemsize < WORD_BYTES for c in plan.calls
+    ):
+        raise DispatchError(row.name, f"parts of words of {merge.dst}", "whole words")
+    return plan
 
 
 def _shared(
@@ -253,11 +270,18 @@ def global_plan(
             guard = both(guard, at + group[0].at[dim] < extent)
         element = base + group[0].memory
         calls = _call(kind, _regs(tile, group), memory, element, guard, (before, inside), fill)
-        if kind.startswith("ld") and (apart or before is not None):
+        if kind.startswith("ld"):
             sure = apart and _is_deep(memory, parts, group[0], a.vector, where)
-            more = {"reach": None if sure else _reach(row, memory.buffer)}
+            sure |= not apart and before is None and inside is None
+            reach = None if sure else _reach(memory.buffer)
+            if reach is None and not sure and (apart or before is not None):
+                wrong = f"extents of {memory.buffer.name}"
+                raise DispatchError(row.name, wrong, "extents that are known")
+            more = {"reach": reach}
             calls = [Call(c.op, {**c.args, **more}) if c.op == kind else c for c in calls]
         plan.calls += calls
+    if kind == "ld_global":  # those with branches first: the others are then one run
+        plan.calls.sort(key=lambda c: c.args.get("reach") is None)
     _drop_unused(plan)
     phases = max(1, a.vector * size * LANES // 128) * (2 if apart else 1)
     plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases))
@@ -280,16 +304,12 @@ def _is_deep(
     return False
 
 
-def _reach(row: Instr, buffer: ir.Buffer) -> tuple[int, int]:
-    """The first element of a tensor, and that past its last one.
-
-    Raises:
-        DispatchError: they are known only at run time.
-    """
+def _reach(buffer: ir.Buffer) -> tuple[int, int] | None:
+    """The first element of a tensor, and that past its last one; None where run time says them."""
     place = buffer.place
     first = [place.at("m"), *(n for b in place.blocks for i in b for n in (i.extent, i.stride))]
     if not all(isinstance(n, int) for n in first):
-        raise DispatchError(row.name, f"extents of {buffer.name}", "extents that are known")
+        return None
     steps = [(number(i.extent) - 1) * number(i.stride) for b in place.blocks for i in b]
     low = number(place.at("m")) + sum(min(0, s) for s in steps)
     return low, low + sum(map(abs, steps)) + 1

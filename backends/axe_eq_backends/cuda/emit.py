@@ -115,6 +115,7 @@ class Writer:
         self.planned, self.kernel = planned, planned.kernel
         self.texts = texts()
         self.lines: list[str] = []
+        self.waiting: list[str] = []  # lines that wait for what was read, see `later`
         self.depth = 1
         self.used: dict[str, Callable[[], str]] = {}
         self.cells: dict[tuple[object, ...], str] = {}
@@ -182,6 +183,16 @@ class Writer:
     def line(self, content: str) -> None:
         """One line at the present depth."""
         self.lines.append("  " * self.depth + content)
+
+    def later(self, content: str) -> None:
+        """A line that stands behind the loads of global memory that follow."""
+        self.waiting.append(content)
+
+    def _waited(self) -> None:
+        """What was to come later."""
+        for content in self.waiting:
+            self.line(content)
+        self.waiting = []
 
     @contextmanager
     def block(self, head: str = "{", tail: str = "}") -> Iterator[None]:
@@ -404,10 +415,17 @@ class Writer:
         for s in body:
             self.where = where
             try:
+                if not (isinstance(s, ir.Let) or self._loads(s)):
+                    self._waited()
                 self._statement(s, where)
             except EmitError as error:
                 error.at = error.at or s.at
                 raise
+        self._waited()
+
+    def _loads(self, s: ir.Statement) -> bool:
+        """Whether all that a statement does is to read global memory."""
+        return isinstance(s, ir.Copy) and "ld_global" in self.planned.plan(s).row.name
 
     def _statement(self, s: ir.Statement, where: ir.Where) -> None:
         match s:

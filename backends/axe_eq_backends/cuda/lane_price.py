@@ -19,6 +19,7 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
+from axe_eq_backends.cuda.cells import joined
 from axe_eq_backends.cuda.schedules.tensors import Operand, begins_apart, leading, run_vector
 
 # Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
@@ -43,7 +44,8 @@ def apart(size: int, best: int) -> float:
 def operations(cells: Iterable[Cell]) -> float:
     """Floating operations of cells that are computed at one index, each subexpression once."""
     parts = {part for cell in cells for part in subexpressions(cell)}
-    return sum(ops.cell(part.cell)[0].flops for part in parts)
+    saved = sum(joint[0].saved for part in parts if (joint := joined(part)))
+    return sum(ops.cell(part.cell)[0].flops for part in parts) - saved
 
 
 def first_s(target: Target, n_bytes: float) -> float:

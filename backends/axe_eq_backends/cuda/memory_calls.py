@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from axe_eq.kernel.expr import Int, bounds, variables
+from axe_eq.kernel.expr import Expr, Int, both, bounds, variables
 from axe_eq.kernel.plan import Call
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.plan import Regs
@@ -112,7 +112,7 @@ def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
 def _inside(w: Writer, call: Call, op: str, path: str) -> str:
     """A load or store of global memory, of those elements of its vector that are inside."""
     at, regs, apart = global_address(w, call), call["regs"], call.op == "ld_global_apart"
-    before, inside = call["before"], call["inside"]
+    before, inside, fill = call["before"], call["inside"], call["fill"]
     if before is None and inside is None and not apart:
         return _accessed(w, call, op, "global", at, path)
     kind, size, words = w.register_type(regs.buffer.dtype), regs.buffer.itemsize, words_of(w, regs)
@@ -123,28 +123,73 @@ def _inside(w: Writer, call: Call, op: str, path: str) -> str:
 
     whole = accessing(len(words))
     part = w.use(f"{op}_global_u{8 * size}") if size < 4 else accessing(1)
-    if size < 4 and op == "ld":
+    marks, given = f"_u{8 * size}" if size < 4 else "", (len(words), kind)
+    if op == "st" or (call["reach"] is None and not apart):
+        name = f"{whole}_{'first' if before is None else 'within'}{marks}"
+        w.use(name, lambda: prelude.some_elements(
+            name, op, *given, whole, part, begins=before is not None
+        ))  # fmt: skip
+        ends = [w.expr(len(regs.index) if inside is None else inside)]
+        ends += [] if before is None else [w.expr(before)]
+        at = f"({'const char' if op == 'ld' else 'char'}*)({at})"
+        if op == "st":
+            return f"{name}({', '.join([at, *words, *ends])});"
+        return f"{name}({', '.join([*words, at, *ends, constant(w, regs.buffer.dtype, fill)])});"
+    at = f"(const char*)({at})"
+    if call["reach"] is None:
+        name = f"{whole}_two{marks}"
+        w.use(name, lambda: prelude.out_of_two(name, *given, whole, size))
+        return f"{name}({', '.join([*words, at])});"
+    return _end_of_row(w, call, at, whole, part, marks)
+
+
+def _end_of_row(w: Writer, call: Call, at: str, whole: str, part: str, marks: str) -> str:
+    """A load of a vector of which a row has a part: it is read now, and filled later.
+
+    One that is taken out of two is filled at once: they would take twice the registers till then.
+    """
+    regs, words = call["regs"], words_of(w, call["regs"])
+    size, given = regs.buffer.itemsize, (len(words), w.register_type(regs.buffer.dtype))
+    count = len(regs.index)
+    inside = w.expr(count if call["inside"] is None else call["inside"])
+    before = w.expr(0 if call["before"] is None else call["before"])
+    fill, (low, end) = constant(w, regs.buffer.dtype, call["fill"]), call["reach"]
+    if size < 4:
         w.use({1: "set_byte", 2: "set_half"}[size])
-    begins = apart or before is not None
-    sure = apart and call["reach"] is None
-    kept = "two" if sure else "apart" if apart else "within" if begins else "first"
-    name = f"{whole}_{kept}"
-    name += f"_u{8 * size}" if size < 4 else ""
-    given = len(words), kind, whole, part
-    if sure:
-        w.use(name, lambda: prelude.out_of_two(name, *given[:3], size))
-        return f"{name}({', '.join([*words, f'(const char*)({at})'])});"
-    w.use(name, lambda: prelude.some_elements(name, op, *given, begins=begins, apart=apart))
-    ends = [w.expr(len(regs.index) if inside is None else inside)]
-    ends += [w.expr(0 if before is None else before)] if begins else []
-    at = f"({'const char' if op == 'ld' else 'char'}*)({at})"
-    if op == "st":
-        return f"{name}({', '.join([at, *words, *ends])});"
-    ends.append(constant(w, regs.buffer.dtype, call["fill"]))
-    if begins:
-        tensor = w.name(call["tensor"])
-        ends += [f"(const char*)({tensor} + {w.expr(e)})" for e in call["reach"]]
-    return f"{name}({', '.join([*words, at, *ends])});"
+    reach = [_few(w, e - call["element"], 2 * count) for e in (low, end)]
+    if call.op == "ld_global_apart":
+        name = f"{whole}_apart{marks}"
+        w.use(name, lambda: prelude.apart_in_row(name, *given, whole, part))
+        return f"{name}({', '.join([*words, at, inside, before, fill, *reach])});"
+    row = f"{whole}_of_row{marks}"
+    w.use(row, lambda: prelude.of_row(row, *given, size))
+    guard = "" if call["guard"] is None else f"if ({w.expr(call['guard'])}) "
+    w.later(f"{guard}{row}({', '.join([*words, inside, before, fill])});")
+    # Vectors are aligned: one that has an element of a tensor has no other, if that is too.
+    begins = bool(low % count)
+    least, _ = bounds(end - call["element"])
+    ends_within = bool(end % count) and not (least is not None and least >= count)
+    some = both(
+        None if call["before"] is None else call["before"] < count,
+        None if call["inside"] is None else call["inside"] > 0,
+    )
+    there = w.expr(some) if isinstance(some, Expr) else ""
+    if not (begins or ends_within):
+        load = f"{whole}({', '.join([*words, at])});"
+        otherwise = filled(w, regs, call["fill"])
+        return f"{{ if ({there}) {load} else {otherwise} }}" if there else load
+    read = f"{whole}_{'within' if begins else 'first'}{marks}"
+    w.use(read, lambda: prelude.some_elements(read, "ld", *given, whole, part, begins))
+    left = f"{there} ? {reach[1]} : 0" if there else reach[1]
+    ends = [left, reach[0]] if begins else [left]
+    return f"{read}({', '.join([*words, at, *ends, '0u' if size < 4 else '0'])});"
+
+
+def _few(w: Writer, e: Int, most: int) -> str:
+    """A number of elements as an int, where more than so many are as good as so many."""
+    if not is_large(e):
+        return w.expr(e)
+    return f"(int)max(-{most}ll, min({most}ll, {w.wide(e)}))"
 
 
 def filled(w: Writer, regs: Regs, value: float) -> str:
@@ -176,6 +221,15 @@ def st_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     guarded(w, call["guard"], _inside(w, call, "st", path))
 
 
+def merge_global(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Words that memory merges, one after the other."""
+    by, regs = prelude.MERGED_BY[call["monoid"]], call["regs"]
+    name = f"{by}_global_{regs.buffer.dtype}"
+    w.use(name, lambda: prelude.merge_global(by, regs.buffer.dtype))
+    (word,) = words_of(w, regs)
+    guarded(w, call["guard"], f"{name}({global_address(w, call)}, {word});")
+
+
 def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A vector load from shared memory."""
     guarded(
@@ -198,5 +252,6 @@ def ld_peer(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "ld_global": ld_global, "ld_global_apart": ld_global, "st_global": st_global,
+    "merge_global": merge_global,
     "ld_shared": ld_shared, "st_shared": st_shared, "ld_peer": ld_peer,
 }  # fmt: skip

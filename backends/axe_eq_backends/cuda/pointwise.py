@@ -36,6 +36,7 @@ from axe_eq_backends.cuda.schedules.map import (
 )
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
+    alike,
     collapse,
     run_vector,
     unaligned,
@@ -76,8 +77,14 @@ def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
     given = list(zip(outputs, cells, strict=True))
     whole = _maps(shape, operands, given, names)
     ways.append(whole)
-    if unaligned([*whole.tensors.operands, *whole.tensors.outputs]):
+    if wide := unaligned([*whole.tensors.operands, *whole.tensors.outputs]):
         ways.append(replace(whole, shifted=True))
+        t = whole.tensors
+        if cut_rows := alike(t.shape, t.operands, t.outputs, len(t.shape) - 2, wide):
+            near = replace(
+                t, shape=cut_rows[0], operands=cut_rows[1], outputs=cut_rows[2], _known={}
+            )
+            ways.append(replace(whole, tensors=near, shifted=True, alike=wide))
     if cut := in_pieces(shape, operands, given, names):
         ways.append(_maps(cut.shape, cut.operands, cut.outputs, names, cut.count))
     return ways, names.buffers
@@ -116,11 +123,13 @@ class Maps:
     cells: Sequence[Cell]
     pieces: int = 1  # of an index space that it is over one of
     shifted: bool = False  # rows begin anywhere, and vectors where memory is aligned for them
+    alike: int = 0  # rows so far apart, which begin alike, are next to each other
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
         marks = {"pieces"} if self.pieces > 1 else {"shifted"} if self.shifted else set[str]()
+        marks |= {"alike"} if self.alike else set()
         return frozenset({"map_warps", "vector", "vectors"} | marks)
 
     def candidates(self, target: Target) -> list[Candidate]:
@@ -140,7 +149,11 @@ class Maps:
         }
         for warps, (wide, held) in product(target.sizes("map_warps"), sorted(held_by)):
             tile, _ = tiled(t.shape, fused, warps, wide, held // wide, self.shifted)
-            if self.shifted and (wide < run or tile[:-1] != (1,)):
+            if self.shifted and (
+                wide < run or (tile[:-1] != (1,) and (len(tile) > 2 or not self.alike))
+            ):
+                continue
+            if self.alike and tile[-2] == 1:
                 continue
             sizes = (*[1] * (len(t.shape) - len(tile)), *tile)
             counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
@@ -149,11 +162,14 @@ class Maps:
                 parameters["pieces"] = self.pieces
             if self.shifted:
                 parameters["shifted"] = 1
+            if self.alike:
+                parameters["alike"] = self.alike
             found.append(
                 t.candidate(
                     target, parameters,
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
+                    waits=t.n_bytes / prod(counts) / target.figure("cta_bytes_per_s"),
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
                     chain=chained(target, held, flops) + t.ends(target, run if self.shifted else 0),

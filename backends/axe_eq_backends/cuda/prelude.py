@@ -115,19 +115,9 @@ def access(op: str, space: str, words: int, c_type: str, path: str = "") -> str:
 
 
 def some_elements(
-    name: str,
-    op: str,
-    words: int,
-    c_type: str,
-    whole: str,
-    part: str,
-    begins: bool = False,
-    apart: bool = False,
+    name: str, op: str, words: int, c_type: str, whole: str, part: str, begins: bool = False
 ) -> str:
     """A vector of global memory of which only some elements are inside: those are accessed.
-
-    Loads of rows that begin anywhere read whole vectors as far as the tensor has them, and leave
-    out what is beside the row: one after the other, its elements were 1 us of every CTA.
 
     Args:
         name: of the function.
@@ -137,68 +127,123 @@ def some_elements(
         whole: function that accesses the vector.
         part: function that accesses one element; one of 1 or 2 bytes gives or takes its value.
         begins: some elements before those may be outside too.
-        apart: a vector that begins anywhere is taken out of two aligned ones.
     """
-    load, n_bytes = op == "ld", _PART_BYTES.get(part.rpartition("_")[2], _REGISTERS[c_type][1] // 8)
-    per = max(1, 4 // n_bytes)
-    names = [f"x{i}" for i in range(words)]
-    arguments = ", ".join([*names, "a"] if load else ["a", *names])
+    load, n_bytes = op == "ld", _n_bytes(part, c_type)
+    names, count = [f"x{i}" for i in range(words)], words * _REGISTERS[c_type][1] // 8 // n_bytes
     here = "before <= {} && " if begins else ""
-    all_inside = f"{here.format(0)}inside >= {words * per}"
-    lines = [] if apart else [f"if ({all_inside}) return {whole}({arguments});"]
-    if load and begins:
-        lines += _of_two(names, c_type, whole, n_bytes) if apart else _of_one(names, c_type, whole)
-        lines.append(f"  if ({all_inside}) return;")
-        own = f"fill & {(1 << 8 * n_bytes) - 1:#x}u"
-        for n in range(words * per):
-            x, place = names[n // per], n % per
-            left = f"{_SET_PART[n_bytes]}({x}, {place}, {own})" if per > 1 else f"{x} = fill"
-            lines.append(f"  if (before > {n} || inside <= {n}) {left};")
-        lines += ["  return;", "}"]
-    for n in range(words * per):
-        x, place, at = names[n // per], n % per, f"a + {n * n_bytes}" if n else "a"
-        if load and not place:
-            lines.append(f"{x} = fill;")
-        if not load:
-            access = f"{part}({at}, {x}{f' >> {8 * n_bytes * place}' if place else ''})"
-        elif per > 1:
-            access = f"{_SET_PART[n_bytes]}({x}, {place}, {part}({at}))"
-        else:
-            access = f"{part}({x}, {at})"
-        lines.append(f"if ({here.format(n)}inside > {n}) {access};")
+    all_inside = f"{here.format(0)}inside >= {count}"
+    arguments = ", ".join([*names, "a"] if load else ["a", *names])
+    lines = [f"if ({all_inside}) return {whole}({arguments});"]
+    places = [(f"a + {n * n_bytes}" if n else "a", f"{here.format(n)}inside > {n}")
+              for n in range(count)]  # fmt: skip
+    if load:
+        lines += _elements(names, places, part, n_bytes, "fill")
+    else:
+        per = max(1, 4 // n_bytes)
+        for n, (at, inside) in enumerate(places):
+            shift = f" >> {8 * n_bytes * (n % per)}" if n % per else ""
+            lines.append(f"if ({inside}) {part}({at}, {names[n // per]}{shift});")
     held = ", ".join(f"{c_type}{'&' if load else ''} {x}" for x in names)
     ends = "int inside, int before" if begins else "int inside"
     given = f"{held}, const char* a, {ends}, {c_type} fill" if load else f"char* a, {held}, {ends}"
-    given += ", const char* low, const char* end" if load and begins else ""
+    return _function(name, given, lines)
+
+
+def _function(name: str, given: str, lines: Iterable[str]) -> str:
     body = "".join(f"  {line}\n" for line in lines)
     return f"{DEVICE} void {name}({given}) {{\n{body}}}"
 
 
-def _of_one(names: Sequence[str], c_type: str, whole: str) -> list[str]:
-    """Lines that read a vector, if a tensor has all of it."""
-    width = len(names) * _REGISTERS[c_type][1] // 8
-    return [f"if (a >= low && a + {width} <= end) {{", f"  {whole}({', '.join([*names, 'a'])});"]
+def _n_bytes(part: str, c_type: str) -> int:
+    """Bytes of the elements that a function accesses one of."""
+    return _PART_BYTES.get(part.rpartition("_")[2], _REGISTERS[c_type][1] // 8)
 
 
-def _of_two(names: Sequence[str], c_type: str, whole: str, n_bytes: int) -> list[str]:
-    """Lines that take a vector out of two aligned ones, if a tensor has what is needed of both."""
-    words, size = len(names), _REGISTERS[c_type][1] // 8
-    width, n = words * size, words * size // n_bytes
+def _elements(
+    names: Sequence[str], places: Sequence[tuple[str, str]], part: str, n_bytes: int, fill: str
+) -> list[str]:
+    """Lines that read those elements whose conditions hold: all are on their way together.
+
+    One after the other they were several us of a CTA.
+    """
+    per = max(1, 4 // n_bytes)
+    if per == 1:
+        lines = [f"{x} = {fill};" for x in names]
+        pairs = zip(names, places, strict=True)
+        return lines + [f"if ({inside}) {part}({x}, {at});" for x, (at, inside) in pairs]
+    own = f"{fill} & {(1 << 8 * n_bytes) - 1:#x}u"
+    lines = [f"unsigned {', '.join(f'e{n} = {own}' for n in range(len(places)))};"]
+    lines += [f"if ({inside}) e{n} = {part}({at});" for n, (at, inside) in enumerate(places)]
+    for i, x in enumerate(names):
+        parts = (f"e{i * per + k} << {8 * n_bytes * k}" for k in range(1, per))
+        lines.append(f"{x} = {' | '.join([f'e{i * per}', *parts])};")
+    return lines
+
+
+def of_row(name: str, words: int, c_type: str, n_bytes: int) -> str:
+    """A vector that was read, with those of its elements filled that are beside a row.
+
+    What waits for the vector is apart from what reads it, so that other reads come between.
+    """
+    count = words * _REGISTERS[c_type][1] // 8 // n_bytes
+    lines = [f"if (before <= 0 && inside >= {count}) return;", *_filled(count, n_bytes)]
+    held = ", ".join(f"{c_type}& x{i}" for i in range(words))
+    return _function(name, f"{held}, int inside, int before, {c_type} fill", lines)
+
+
+def apart_in_row(name: str, words: int, c_type: str, whole: str, part: str) -> str:
+    """A vector that begins anywhere, with those of its elements filled that are beside a row.
+
+    It is taken out of two aligned ones, if a tensor has what is needed of both: its elements from
+    the vector's first one are those from `low` to `end`.
+
+    Args:
+        name: of the function.
+        words: registers.
+        c_type: their C type.
+        whole: function that reads an aligned vector.
+        part: function that reads an element.
+    """
+    n_bytes, size = _n_bytes(part, c_type), _REGISTERS[c_type][1] // 8
+    width, n, names = words * size, words * size // n_bytes, [f"x{i}" for i in range(words)]
     first, second = ([f"w{i + k * words}" for i in range(words)] for k in range(2))
-    zeros = f"{' = '.join(first)} = {' = '.join(second)} = 0;"
     lines = [
-        f"const char* at = (const char*)((unsigned long long)a & ~{width - 1}ull);",
-        "const int past = a - at;",
+        *_aligned(width),
         f"const bool one = past + max(before, 0) * {n_bytes} < {width} && inside > 0;",
         f"const bool two = past + min(inside, {n}) * {n_bytes} > {width} && before < {n};",
-        f"if ((!one || (at >= low && at + {width} <= end)) && "
-        f"(!two || (at + {width} >= low && at + {2 * width} <= end))) {{",
+        f"const int from = low * {n_bytes} + past, to = end * {n_bytes} + past;",
+        f"if ((!one || (from <= 0 && to >= {width})) && "
+        f"(!two || (from <= {width} && to >= {2 * width}))) {{",
         f"  {c_type} {', '.join([*first, *second])};",
-        f"  {zeros}",
+        f"  {' = '.join(first)} = {' = '.join(second)} = 0;",
         f"  if (one) {whole}({', '.join([*first, 'at'])});",
         f"  if (two) {whole}({', '.join([*second, f'at + {width}'])});",
-    ]
-    return [*lines, *(f"  {line}" for line in _turned(names, size, n_bytes))]
+        *(f"  {line}" for line in _turned(names, size, n_bytes)),
+        f"  if (before <= 0 && inside >= {n}) return;",
+        *(f"  {line}" for line in _filled(n, n_bytes)),
+        "  return;", "}",
+    ]  # fmt: skip
+    places = [(f"a + {i * n_bytes}", f"before <= {i} && inside > {i}") for i in range(n)]
+    lines += _elements(names, places, part, n_bytes, "fill")
+    held = ", ".join(f"{c_type}& {x}" for x in names)
+    ends = f"int inside, int before, {c_type} fill, int low, int end"
+    return _function(name, f"{held}, const char* a, {ends}", lines)
+
+
+def _filled(count: int, n_bytes: int) -> list[str]:
+    """Lines that fill those of so many elements that are before a row or behind it."""
+    per, lines = max(1, 4 // n_bytes), []
+    for n in range(count):
+        x, own = f"x{n // per}", f"fill & {(1 << 8 * n_bytes) - 1:#x}u"
+        left = f"{_SET_PART[n_bytes]}({x}, {n % per}, {own})" if per > 1 else f"{x} = fill"
+        lines.append(f"if (before > {n} || inside <= {n}) {left};")
+    return lines
+
+
+def _aligned(width: int) -> list[str]:
+    """Lines that round an address down to a vector of so many bytes."""
+    at = f"const char* at = (const char*)((unsigned long long)a & ~{width - 1}ull);"
+    return [at, "const int past = a - at;"]
 
 
 def _turned(names: Sequence[str], size: int, n_bytes: int) -> list[str]:
@@ -229,16 +274,13 @@ def out_of_two(name: str, words: int, c_type: str, whole: str, n_bytes: int) -> 
     width, names = words * size, [f"x{i}" for i in range(words)]
     held = [f"w{i}" for i in range(2 * words)]
     lines = [
-        f"{c_type} {', '.join(held)};",
-        f"const char* at = (const char*)((unsigned long long)a & ~{width - 1}ull);",
-        "const int past = a - at;",
+        f"{c_type} {', '.join(held)};", *_aligned(width),
         f"{whole}({', '.join([*held[:words], 'at'])});",
         f"{whole}({', '.join([*held[words:], f'at + {width}'])});",
         *_turned(names, size, n_bytes),
-    ]
+    ]  # fmt: skip
     given = ", ".join(f"{c_type}& {x}" for x in names)
-    body = "".join(f"  {line}\n" for line in lines)
-    return f"{DEVICE} void {name}({given}, const char* a) {{\n{body}}}"
+    return _function(name, f"{given}, const char* a", lines)
 
 
 def access_name(op: str, space: str, words: int, c_type: str, path: str = "") -> str:
@@ -267,12 +309,27 @@ def tma_load(rank: int, multicast: bool = False) -> str:
 }}"""
 
 
-def tma_store(rank: int) -> str:
-    """A bulk tensor store that completes with its group."""
+MERGED_BY = {"+": "add", "max": "max", "min": "min"}  # as memory merges
+
+
+def merge_global(by: str, dtype: str) -> str:
+    """A word in global memory, of any device, that is merged with a register."""
+    kind = {"f16": "noftz.f16x2", "bf16": "noftz.bf16x2", "i32": "s32"}[dtype]
+    c_type = "int" if dtype == "i32" else "unsigned"
+    form = f"red.relaxed.sys.global.{by}.{kind} [%0], %1;"
+    body = f'asm volatile("{form}" :: "l"(a), "r"(x) : "memory");'
+    return f"{DEVICE} void {by}_global_{dtype}(void* a, {c_type} x) {{\n  {body}\n}}"
+
+
+def tma_store(rank: int, by: str = "") -> str:
+    """A bulk tensor store that completes with its group; `by` merges it with what is there."""
+    how = f"reduce.async.bulk.tensor.{rank}d.global.shared::cta.{by}.tile" if by else ""
+    how = how or f"async.bulk.tensor.{rank}d.global.shared::cta"
     coords = ", ".join(f"int c{i}" for i in range(rank))
     places, ins = _operands("r", (f"c{i}" for i in range(rank)), 2)
-    return f"""{DEVICE} void tma_store_{rank}d(const TensorMap* map, unsigned from, {coords}) {{
-  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group"
+    name = f"tma_{by or 'store'}_{rank}d"
+    return f"""{DEVICE} void {name}(const TensorMap* map, unsigned from, {coords}) {{
+  asm volatile("cp.{how}.bulk_group"
                " [%0, {{{places}}}], [%1];" :: "l"(map), "r"(from), {ins} : "memory");
 }}"""
 

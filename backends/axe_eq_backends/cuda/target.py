@@ -98,6 +98,7 @@ _CHOICES = {
     "sweep_warps": (4, 8, 16, 32),
     "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
     "sweep_cluster": (1, 2, 4, 8),  # CTAs of a part of every row, or one that keeps rows
+    "sweep_rows": (2, 4, 8),  # of a thread, which begin alike
     "sweep_kept": (4096,),  # elements of rows that shared memory keeps or a cluster has, at least
     "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
@@ -203,6 +204,9 @@ _FIGURES = {
     # Loss of sweeps per doubling of their chunks: each ends with what waits for all of its reads.
     # Sums of 28424 elements in 1 to 14 chunks, rows of 12288 kept in 2 to 6 (2026-11-27).
     "chunk_apart": 0.03,
+    # Bytes a second that a CTA of four warps reads and stores of cells, once and all of it at once:
+    # sums of 13 and 16 values by 64 to 512 CTAs, cells of 2 MB by 158 to 480 (2026-11-27).
+    "cta_bytes_per_s": 22e9,
     # Until the CTAs of a cluster that have parts of rows have met.
     "cluster_meets_s": 0.4e-6,
     # Per doubling of such a cluster, until the next one has begun in its place; its CTAs read all
@@ -215,12 +219,13 @@ _FIGURES = {
     "swept_in_cache": 0.44,
     "swept_beyond_cache": 0.44,
     "swept_apart": 0.05,
-    # A step of a scan beside its reads, more for each warp of its CTA, and what a unit takes for an
-    # element of each lane of a warp: 335 candidates of 47 drawn scans, of which those chosen take
-    # 1.02 of the fastest in the mean and 1.23 at worst, and are within 30 % for 85 % (2026-11-27).
-    "scan_step_s": 0.15e-6,
-    "scan_warp_s": 0.03e-6,
-    "scan_element_s": 5e-9,
+    # A step of a scan beside its reads for each warp of its CTA, and what a warp issues for a
+    # vector of each lane and for its elements. Of 29 drawn scans those chosen take 1.02 of the
+    # fastest in the mean and 1.21 at worst, of 11 others 1.03 and 1.08, within 30 % for 90 and
+    # 82 %; without what CTAs issue in step 83 and 55 % (2026-11-27).
+    "scan_warp_s": 1.7e-9,
+    "scan_element_s": 2.5e-9,
+    "scan_vector_s": 3.3e-9,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
     # Products wait for shared memory where copies into it and instructions that read it move more
@@ -305,6 +310,10 @@ _FIGURES = {
     "read_panel_s": 0.3e-6,
     "read_word_s": 19e-9,
     "read_across_s": 0.12e-6,
+    # A result that memory merges, beyond what a store takes: four products with what has arrived,
+    # on two H200, took 7, 13, 16 and 39 us less of 566 to 2546 than where they read it; estimated
+    # were 8, 8, 17 and 17 (2026-11-27).
+    "merge_unit_bytes_per_s": 200e9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,
@@ -323,14 +332,18 @@ _FIGURES = {
     "fma_part": 1.0,
     # What a CTA takes beside that for an element of the reduced dim: of a side of its tile, where
     # neighbours along the side are neighbours in memory and where they are not (they are turned
-    # on their way), of a read of a fragment's factors, and of a step's begin. What it takes more
-    # where no other hides its latencies, as a part. 160 tiles of 13 products of f32 and f16
-    # (2026-11-27), within 30 % for 94 %.
-    "across_s": 44e-12,
-    "along_s": 148e-12,
+    # on their way, in deep steps by more conflicts of banks), of a read of a fragment's factors,
+    # and of a step's begin. What it takes more where no other hides its latencies, and a unit where
+    # few and many of them do, as a part. 156 tiles of 12 products of f32, root of the mean square
+    # of log of time over estimate 0.06; 91 of 7 others 0.05 (2026-11-27).
+    "across_s": 47e-12,
+    "along_s": 86e-12,
+    "along_deep_s": 153e-12,
     "fragment_read_s": 34e-12,
-    "depth_s": 2.1e-9,
-    "lone": 0.42,
+    "depth_s": 2.0e-9,
+    "lone": 0.77,
+    "lone.few": 0.2,
+    "lone.many": 0.66,
     # A thread's read of what a step multiplies after another, where steps wait for what they read:
     # 140 tiles of 22 drawn products of 10 to 4,500 KB (2026-11-27), within 30 % for 86 %. Windows
     # of 3 x 3 take 4 us more, of 2 x 2 none.
@@ -354,8 +367,11 @@ _FIGURES = {
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
 # of kernels take 3 to 5 us, by signals 2 to 6 (products of 128 to 1024 rows, beside the same
-# without waits); kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6)
+# without waits); where those who store tell of it, 1.0 and 1.3 us less with 128 and 256 rows, 0.6
+# more with 512, and in 2 or 4 chunks within 0.4 us of that. Kernels read and store over the link at
+# 310 to 450e9 B/s (2026-11-27).
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6,
+                  tell_s=(2.4e-6, 0.1e-6))  # fmt: skip
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",

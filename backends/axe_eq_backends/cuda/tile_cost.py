@@ -17,6 +17,7 @@ import numpy as np
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
+from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
     Access,
@@ -28,6 +29,7 @@ from axe_eq.schedule.summary import (
     joined,
 )
 from axe_eq.target import Target
+from axe_eq_backends.cuda import merging
 from axe_eq_backends.cuda.cost import (
     LINE_BYTES,
     no_rows,
@@ -64,8 +66,9 @@ from axe_eq_backends.cuda.tile_table import (
     offered,
 )
 
-OF_RANKS = 16  # registers of a thread
+OF_RANKS, OF_SIDES = 16, 8  # registers of a thread
 LANES_OF_UNIT = 128
+WIDE, OF_FUNCTIONS = 4, 3  # bytes that functions compute in, and operations of cells with some
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,10 @@ class TensorCores:
         if of_lines(turned) and fitted(turned, target):
             found.append(_priced(turned, target))
         return joined(found)
+
+    def merging(self, step: KernelStep, target: Target) -> float:
+        """Seconds of a kernel whose result memory merges, see `axe_eq.schedule.merging`."""
+        return merging.seconds(step, target)
 
 
 def _priced(sides: Matrices, target: Target) -> Columns:
@@ -573,15 +580,21 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     rows, most = _rows(chosen), most_held(chosen["consumers"])
     fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
-    held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
+    # Positions are compared: what is told of them is there beside them.
+    held = held + 2 * summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and _of_columns(a, summary))
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words
-    # Ranks take some too: 200 beside them spill, as compiled.
+        # What is narrower than a result, or than what functions compute in, is there twice.
+        if of_rows and size < summary.stores[0].itemsize:
+            held = held + tile_words(rows, tiles.wide, summary.stores[0].itemsize)
+        elif not of_rows and size < WIDE and summary.cells >= OF_FUNCTIONS:
+            held = held + column_words(tiles.wide, WIDE)
+    # Ranks take some too, and sides of a tile: 200 beside ranks spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
-        held > most - np.where(clusters, OF_RANKS, 0),
+        held > most - np.where(clusters, OF_RANKS, np.where(chosen["across"] > 1, OF_SIDES, 0)),
         "accumulators and a panel's operands exceed the registers of a thread",
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)

@@ -233,6 +233,9 @@ class _Writer(Copies):
         self.bulk = contiguous and self.vector == multiple
         # Rows that begin anywhere: neighbouring threads store neighbouring elements of a row.
         self.in_rows = contiguous and not self.bulk and p.out.major
+        if self.p.merges and not self.bulk:
+            wrong = f"results of {p.out.name} that bulk copies do not store"
+            raise ScheduleError(f"kernel {k.kernel.name}", wrong, "rows of whole vectors")
         if self.bulk or self.in_rows:
             shape = (*lead, self.rows, self.wide)
             self.stage_out = k.smem(f"{p.out.name}_staging", p.out.dtype, shape, layout)
@@ -545,7 +548,10 @@ class _Writer(Copies):
         k.fence_async()
         k.sync()
         with k.one_thread():
-            k.copy_async(out, slot)
+            if self.p.merges:
+                k.merge_async(out, slot, self.p.merges)
+            else:
+                k.copy_async(out, slot)
             k.commit("bulk")
 
 

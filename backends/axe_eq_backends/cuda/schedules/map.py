@@ -84,12 +84,12 @@ def elementwise(
     space = Space(k, shape, ins, outs, wide if shifted else 0)
     index = k.reg("index", "i32", tile, layout)
     with k.tiles(space.tiles(tile), persistent=False) as number:
-        begin = space.begin(number, tile)
-        loaded: dict[int, ir.View] = {}
-        for n, o in enumerate(ins):
-            loaded[n] = space.load(o, begin, tile, index, values=loaded)
-        for out, (_, cell) in zip(outs, outputs, strict=True):
-            space.store(out, cell, loaded, begin, tile, index)
+        for begin in space.places(number, tile):
+            loaded: dict[int, ir.View] = {}
+            for n, o in enumerate(ins):
+                loaded[n] = space.load(o, begin, tile, index, values=loaded)
+            for out, (_, cell) in zip(outs, outputs, strict=True):
+                space.store(out, cell, loaded, begin, tile, index)
     return k.finish()
 
 
@@ -129,7 +129,9 @@ def tiled(
         ]  # fmt: skip
         return (vectors * deep, rows, across * wide), Layout([i for i in shard if i[0] != 1])
     again = any(o.varies(last) and not o.varies(last - 1) for o in tensors)
-    in_rows = down > 1 or (again and shape[-2] >= vectors and not shifted)
+    if shifted:  # rows of a tile begin alike
+        again = again and not any(o.strides[-2] % wide for o in tensors if not o.counts)
+    in_rows = down > 1 or (again and shape[-2] >= vectors)
     repeats = (vectors, 1) if in_rows else (1, vectors)
     tile = (repeats[0] * down, repeats[1] * across * wide)
     return tile, thread_layout((repeats[0], down), (repeats[1], across), wide)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from types import MappingProxyType
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, renumber, used
-from axe_eq.kernel.expr import Int, ceil_div
+from axe_eq.kernel.expr import Int, both, ceil_div, equal
 from axe_eq.kernel.placement import Iter, Placement
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
@@ -151,7 +151,7 @@ def _split(
         ):
             continue
         shape[d : d + 1] = [shape[d] // inner, inner]
-        operands = [_with_split(o, d, inner) for o in operands]
+        operands = [with_split(o, d, inner) for o in operands]
     return shape, operands
 
 
@@ -162,7 +162,35 @@ def _largest_divisor(extent: int) -> int:
     return extent // next(parts, extent)
 
 
-def _with_split(o: Operand, dim: int, inner: int) -> Operand:
+def alike(
+    shape: Sequence[int], read: Sequence[Operand], stored: Sequence[Operand], row: int, wide: int
+) -> tuple[tuple[int, ...], list[Operand], list[Operand]] | None:
+    """The same tensors with rows next to each other that are `wide` apart: they begin alike.
+
+    Vectors of `wide` elements, that is. So a tile may have several of them, which read what is the
+    same in all rows once. None where nothing is, or `wide` does not divide the rows.
+
+    Args:
+        shape: extents of their dims, the last one along rows.
+        read: tensors.
+        stored: tensors.
+        row: the dim of rows.
+        wide: elements.
+    """
+    last, tensors = len(shape) - 1, [*read, *stored]
+    if shape[row] % wide or shape[row] == wide:
+        return None
+    if any(o.looks or o.end or o.bound(row) or (o.counts and o.strides[row]) for o in tensors):
+        return None
+    if not any(o.varies(last) and not o.varies(row) for o in read):
+        return None
+    order = [*range(row), row + 1, row, *range(row + 2, last + 2)]
+    cut = [with_split(o, row, wide).over(order) for o in tensors]
+    extents = (*shape[:row], wide, shape[row] // wide, *shape[row + 1 :])
+    return extents, cut[: len(read)], cut[len(read) :]
+
+
+def with_split(o: Operand, dim: int, inner: int) -> Operand:
     """The operand over a dim as two, the faster one of `inner` indices."""
     strides = (*o.strides[:dim], o.strides[dim] * inner, *o.strides[dim:])
     window = (*o.window[:dim], None, *o.window[dim:]) if o.window else ()
@@ -182,8 +210,9 @@ class Space:
     """An index space whose last two or three dims are tiled; slower dims are one tile each.
 
     Declares the operands' tensors and gives the views of one tile. With `shifted`, tiles are of one
-    row and begin where memory is aligned for vectors of so many elements: up to so many less one
-    before their row, so the first tile of a row and the last one hang over its ends.
+    row, or of rows that begin alike, and begin where memory is aligned for vectors of so many
+    elements: up to so many less one before their row, so the first tile of a row and the last one
+    hang over its ends.
     """
 
     def __init__(
@@ -219,6 +248,24 @@ class Space:
         """First index of tile `number`, fastest dim first in the numbering."""
         sizes = (*[1] * (len(self.shape) - len(tile)), *tile)
         return self.aligned(begins(self.k, number, [*map(ceil_div, self._covered, sizes)], sizes))
+
+    def places(self, number: Int, tile: tuple[int, ...]) -> Iterator[list[Int]]:
+        """First index of tile `number`, in every branch of the kernel that has one of its own.
+
+        Of rows that begin anywhere one is for tiles inside of them, where nothing is guarded.
+        """
+        first, cols, k = self.begin(number, tile), tile[-1], self.k
+        last = self.shape[-1] - cols - self.shifted
+        if not self.shifted or last < cols:
+            yield first
+            return
+        at = number % ceil_div(self._covered[-1], cols) * cols
+        inside = both(at >= cols, at <= last)
+        assert inside is not None
+        with k.when(inside):
+            yield self.aligned([*first[:-1], k.let("inner", at, low=cols, high=last)])
+        with k.when(equal(inside, 0)):
+            yield first
 
     @property
     def _covered(self) -> tuple[int, ...]:
