@@ -19,7 +19,7 @@ from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.program.node import INPUT, OP, SCAN, Program
 from axe_eq.program.types import DTYPES, ValueType
-from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
+from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, ScheduleGraph, TileNode
 from axe_eq_backends.cuda.interpret import elements, launch
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
@@ -62,6 +62,18 @@ def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = N
     return KernelStep(
         "whole", tuple(nodes), roots, tuple(reads), writes, {}, "test", row, sizes or {}
     )
+
+
+def graph_of(step: KernelStep) -> ScheduleGraph:
+    """The schedule of one step: what it reads arrives, what it writes is handed back."""
+    loaded = {step.reads[n.access].buffer: n.type for n in step.nodes if n.kind == "load"}
+    roles = [(a, loaded.get(a.buffer, ""), "input") for a in step.reads]
+    roles += [
+        (a, step.nodes[n].type, "output") for n, a in zip(step.roots, step.writes, strict=True)
+    ]
+    buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in roles}
+    ends = (tuple(a.buffer for a in accesses) for accesses in (step.reads, step.writes))
+    return ScheduleGraph("h200", buffers, (step,), *ends)
 
 
 @dataclass(frozen=True)
@@ -128,7 +140,7 @@ WRITTEN_BY = {
 def _lowered(program: Program, row: str, sizes: Mapping[str, int]) -> tuple[KernelStep, Lowered]:
     """The step and its kernel: without a row lanes, for products the first row that takes them."""
     step = cone_of(program, row, sizes)
-    graph = ScheduleGraph("h200", {}, (step,), (), ())
+    graph = graph_of(step)
     cone = read_cone(step, alone)
     if is_streaming(cone) and row:
         step = replace(step, parameters={**WRITTEN_BY["stream"], **sizes})
