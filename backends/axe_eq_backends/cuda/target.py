@@ -98,7 +98,6 @@ _CHOICES = {
     "sweep_warps": (4, 8, 16, 32),
     "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
     "sweep_cluster": (1, 2, 4, 8),  # CTAs of a part of every row, or one that keeps rows
-    "sweep_rows": (2, 4, 8),  # of a thread, which begin alike
     "sweep_kept": (4096,),  # elements of rows that shared memory keeps or a cluster has, at least
     "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
