@@ -82,8 +82,8 @@ def _product_with_bias() -> Subject:
 
 
 def _merging_product() -> Subject:
-    """Two tiles of two panels each that memory adds to what it holds, tails on both sides."""
-    m, n, k = 120, 72, 72
+    """Two tiles of two panels each that memory adds to what it holds, a ring of two that wraps."""
+    m, n, k = 128, 128, 96
     a, b, c = normal(m, k, seed=1), normal(n, k, seed=2), normal(m, n, seed=3)
     kernel = gemm(Problem(m, n, k, merges="+"), Tiling(64, 128, 32, 2, 1, 2, staging=1))
     return Subject(kernel, {"A": a, "B": b, "C": c}, {"C": _wide(a) @ _wide(b).T + _wide(c)})

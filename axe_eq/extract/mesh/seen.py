@@ -35,6 +35,7 @@ from axe_eq.schedule.meeting import buffers_of, meets, tells
 ALIGNMENT_BYTES = 128  # of where blocks and parts begin, as kernels read and write memory
 READ, STORE = "read", "store"  # by whom an exchange is carried
 CHUNKS = (1, 2, 4)  # that devices are told of
+MOST_TOLD = 1 << 30  # elements: numbers have 32 bits, and a transport may begin at half of them
 # Why a kernel of a graph cannot be written; None where it can.
 Failing = Callable[[KernelStep | MoveStep, ScheduleGraph], str | None]
 
@@ -202,9 +203,11 @@ class _Meeting:
 
     def _chunk(self, source: BufferSpec, goal: BufferSpec) -> int | None:
         """Elements of a chunk: along the first dim that devices have parts of; None where none."""
+        whole, part = goal.value_type.shape, local_type(goal, self.mesh).shape
+        if self.chunks and prod(part) >= MOST_TOLD:
+            return None
         if self.chunks < 2:
             return 0
-        whole, part = goal.value_type.shape, local_type(goal, self.mesh).shape
         dim = next((d for d, n in enumerate(part) if len(part) == len(whole) and n < whole[d]), -1)
         if dim < 0 or part[dim] % self.chunks:
             return None

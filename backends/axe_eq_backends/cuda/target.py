@@ -194,7 +194,8 @@ _FIGURES = {
     # What the end of a row takes that cuts a vector, of several: its elements are read after the
     # others. One CTA, 635 to 1753 elements of f32 (2026-11-27).
     "cut_s": 0.17e-6,
-    # A thread's read of less than a word, of those that it holds: 25 to 46 of f16 (2026-11-27).
+    # A thread's read of less than a word, of those that it holds: 25 to 46 of f16; of a word of
+    # each of many operands: sums of 9 and 11 values (2026-11-27).
     "small_read_s": 12e-9,
     # The part of what a unit's CTAs compute that none of them hides: they begin together, wait for
     # their rows together and then compute at the same time. softmax of f16[8192,12288] and of

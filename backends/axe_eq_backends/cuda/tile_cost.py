@@ -60,6 +60,7 @@ from axe_eq_backends.cuda.tile_table import (
     Mask,
     Table,
     along_side,
+    bands,
     fitted,
     of_each,
     of_lines,
@@ -201,7 +202,7 @@ def _tiles(
     figure, chosen = target.figure, dict(table.chosen)
     block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
     columns = Columns(block, chosen, table.names, exact=True)
-    chosen["band"] = _band(sides, columns, target)
+    chosen["band"] = bands(sides, chosen, target)
     beside, slot = _beside_the_ring(sides, table, columns), _stage_bytes(sides, columns, target)
     chosen["stages"] = _deepest((target.memory("smem").n_bytes - beside) / slot, target)
     crossing = _smem_traffic(summary, target, columns)
@@ -298,23 +299,6 @@ def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     return np.asarray(
         np.maximum(moved(m, cols, rows, across) / moved(full_m, full_n, full_m, 1), 1.0)
     )
-
-
-def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
-    """Rows of tiles that the units are at together: what they read is least where it is square.
-
-    A power of two, so that bands fill the rows of most shapes. With 132 units that is 16 tiles of
-    128 x 256, which is what measured best.
-    """
-    fed = ["p" in a.letters for a in sides.summary.loads if a.feeds_product]
-    cols = columns.extra["n"] * max(fed.count(False), 1)
-    square = np.sqrt(target.n_units * cols / (columns.extra["m"] * max(fed.count(True), 1)))
-    rows, across = (
-        np.ceil(there / columns.extra[of]) for there, of in zip(sides.there, "mn", strict=True)
-    )
-    band = np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
-    # Where the units are at whole rows of few tiles, those of a row are neighbours in time.
-    return np.where((band * across < target.n_units) & (across < rows), 1, band)
 
 
 def _in_step(target: Target, columns: Columns) -> Column:

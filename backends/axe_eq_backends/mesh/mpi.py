@@ -114,7 +114,7 @@ TRANSPORT = MpiTransport()
 
 
 def _end_all(comm: Any) -> None:
-    """Let an error that ends this process end the job: others would wait for it in MPI."""
+    """An error that ends this process ends the job: others may wait for it, and MPI for them."""
     before = sys.excepthook
     if getattr(before, "ends_all", False):
         return

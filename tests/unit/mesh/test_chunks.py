@@ -30,6 +30,7 @@ from tests.unit.mesh.test_meetings import given, kernels, product, statements
 from tests.unit.mesh.test_transports import Copying
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("n", "chunks"), [(2, 1), (2, 4), (4, 2)])
 def test_readers_wait_for_the_chunks_that_they_read(n: int, chunks: int) -> None:
     exe, arrays = product("summed", n, chunks), given()
@@ -126,6 +127,7 @@ DAMAGE = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("n", "chunks", "rows", "damage", "wrong"),
     [*((n, c, 64, *d) for n, c in ((2, 1), (2, 2), (4, 2)) for d in DAMAGE),

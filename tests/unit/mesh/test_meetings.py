@@ -63,6 +63,7 @@ def kernels(plan: MeshPlan) -> list[KernelStep]:
     return [k for s in plan.steps if isinstance(s, LocalStep) for k in meeting(s.graph)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "n"), [("gathered", 2), ("summed", 2), ("summed", 4)])
 def test_kernels_wait_themselves_where_that_takes_less(kind: str, n: int) -> None:
     exe, arrays = product(kind, n), given()
@@ -157,6 +158,7 @@ CASES = [(kind, n, *d) for kind, n in (("gathered", 2), ("summed", 2), ("summed"
          for d in DAMAGE if (kind, d[0]) != ("gathered", nobody_waits_for_who_asks)]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("kind", "n", "damage", "wrong"), CASES, ids=lambda x: getattr(x, "__name__", None)
 )

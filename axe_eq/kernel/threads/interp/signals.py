@@ -222,3 +222,31 @@ def _check_count(tensor: SharedTensor, issue: Issue, device: int, place: int) ->
     if least is not None and count > least:
         wrong = f"{count} signals come to {tensor.buffer} on device {device}, and {least}"
         raise KernelFault(issue.what, f"{wrong} are waited for", "a wait for all")
+
+
+# -- primitives --
+
+
+def do_signal(cta: Cta, s: ir.Signal, env: Env, issue: Issue) -> None:
+    """One thread of the grid tells all devices."""
+    add(cta, *number_of(s.last, cta, env), issue, is_more=False)
+    cta.fenced = True
+    add(cta, *number_of(s.flags, cta, env), issue, is_more=True)
+
+
+def do_clear(cta: Cta, s: ir.Clear, env: Env, issue: Issue) -> None:
+    """One thread of the grid sets numbers to 0."""
+    add(cta, *number_of(s.flags, cta, env), issue, is_more=False)
+
+
+def do_tell(cta: Cta, s: ir.Tell, env: Env, issue: Issue) -> None:
+    """A thread adds to numbers."""
+    cta.fenced = True
+    for flag, count in zip(s.flags, s.counts, strict=True):
+        at = number_of(flag, cta, env)
+        tell(cta, *at, int(evaluate(count, env)), issue)
+
+
+def do_wait(cta: Cta, s: ir.Await, env: Env, issue: Issue) -> None:
+    """The number is there: who waited for it knows what it tells."""
+    acquire(cta, *number_of(s.flag, cta, env), issue)

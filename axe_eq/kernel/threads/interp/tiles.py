@@ -554,31 +554,6 @@ def bulk_store(
     cta.defer(effect)
 
 
-def signal(cta: Cta, s: ir.Signal, env: Env, issue: Issue) -> None:
-    """One thread of the grid tells all signals."""
-    signals.add(cta, *signals.number_of(s.last, cta, env), issue, is_more=False)
-    cta.fenced = True
-    signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=True)
-
-
-def clear(cta: Cta, s: ir.Clear, env: Env, issue: Issue) -> None:
-    """One thread of the grid sets numbers to 0."""
-    signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=False)
-
-
-def tell(cta: Cta, s: ir.Tell, env: Env, issue: Issue) -> None:
-    """A thread adds to numbers."""
-    cta.fenced = True
-    for flag, count in zip(s.flags, s.counts, strict=True):
-        at = signals.number_of(flag, cta, env)
-        signals.tell(cta, *at, int(evaluate(count, env)), issue)
-
-
-def wait(cta: Cta, s: ir.Await, env: Env, issue: Issue) -> None:
-    """The number is there: who waited for it knows what it tells."""
-    signals.acquire(cta, *signals.number_of(s.flag, cta, env), issue)
-
-
 _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Copy: copy,
     ir.Merge: copy,
@@ -592,10 +567,10 @@ _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Scan: scan,
     ir.Fill: fill,
     ir.Index: index,
-    ir.Signal: signal,
-    ir.Clear: clear,
-    ir.Tell: tell,
-    ir.Await: wait,
+    ir.Signal: signals.do_signal,
+    ir.Clear: signals.do_clear,
+    ir.Tell: signals.do_tell,
+    ir.Await: signals.do_wait,
 }
 
 
