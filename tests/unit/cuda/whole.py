@@ -40,10 +40,9 @@ def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = N
     """All of a program as one kernel; `row` and `sizes` stand for what extraction would choose."""
     order = program.nodes()
     numbers = {node: n for n, node in enumerate(order)}
-    reads = [
-        Access(i.name, str(i.layout) if i.layout else dense(i.node.type)) for i in program.inputs
-    ]
-    places = {i.node: n for n, i in enumerate(program.inputs)}
+    given = [i for i in program.inputs if i.node in numbers]
+    reads = [Access(i.name, str(i.layout) if i.layout else dense(i.node.type)) for i in given]
+    places = {i.node: n for n, i in enumerate(given)}
     nodes = []
     for node in order:
         operands = tuple(numbers[a] for a in node.args)
@@ -135,6 +134,22 @@ WRITTEN_BY = {
     "mma": {"m": 32, "n": 32, "k": 16, "warps": 4, "band": 8},
     "fma": {"m": 32, "n": 32, "k": 16, "warps": 4, "band": 8},
 }  # fmt: skip
+
+
+def graph_of(step: KernelStep) -> ScheduleGraph:
+    """A graph of one kernel that reads inputs and stores outputs."""
+    read = [(step.reads[n.access], n.type, "input") for n in step.nodes if n.kind == "load"]
+    stored = [
+        (w, step.nodes[r].type, "output") for w, r in zip(step.writes, step.roots, strict=True)
+    ]
+    buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in read + stored}
+    return ScheduleGraph(
+        "h200",
+        buffers,
+        (step,),
+        tuple(a.buffer for a, *_ in read),
+        tuple(w.buffer for w in step.writes),
+    )
 
 
 def _lowered(program: Program, row: str, sizes: Mapping[str, int]) -> tuple[KernelStep, Lowered]:
