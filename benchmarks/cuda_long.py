@@ -9,7 +9,7 @@
 best of one kernel where that is another; --gpu runs them. Products are named ones and drawn ones:
 `long` of K from 16384 to 524288 and few tiles, `few` of 1 to 256 rows, `askew` of rows that begin
 inside lines of 128 bytes, `large` of 4096 to 16384 rows. --seed takes those drawn by another seed
-alone, N of a group at most. Correctness comes first: every result is compared with torch in float64
+alone, N of a group at most. --quick leaves out max-autotune, --plain torch.compile, which takes torch.mm by default. Correctness comes first: every result is compared with torch in float64
 on random normal data. What is timed are CUDA graphs over buffers that take turns and are larger
 than L2 together, in shuffled order, the median of the rounds: torch.mm and `torch.compile`, which
 autotunes products with max-autotune-no-cudagraphs. Large products are bursts of calls on the same
@@ -198,6 +198,7 @@ def main() -> None:
     parser = cuda_saved.arguments(__doc__, "cuda_long.json")
     parser.add_argument("--list", action="store_true", help="the names")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
+    parser.add_argument("--plain", action="store_true", help="torch.mm alone")
     parser.add_argument("--seed", type=int, help="of other products than the named ones")
     parser.add_argument("--most", type=int, default=MOST, help="drawn products of a group")
     options = parser.parse_args()
@@ -208,7 +209,7 @@ def main() -> None:
         prepare(options.prepare, some)
     if not options.gpu:
         return
-    modes = MODES[:1] if options.quick else MODES
+    modes = () if options.plain else MODES[:1] if options.quick else MODES
     measure_one = partial(measure, saved=options.saved, modes=modes)
     found = cuda_saved.measured(some, measure_one, _line, options.out)
     for group in DRAWN:

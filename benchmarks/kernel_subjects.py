@@ -15,6 +15,7 @@ from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.structured import ONLINE
 from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules import stream
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product
@@ -78,6 +79,27 @@ def _product_with_bias() -> Subject:
     arrays = {"A": a, "B": b, "bias": bias, "C": np.zeros((m, n), np.float16)}
     kernel = gemm(problem, Tiling(128, 128, 32, 3, 2, 2, staging=1))
     return Subject(kernel, arrays, {"C": expected})
+
+
+def _merging_product() -> Subject:
+    """Two tiles of two panels each that memory adds to what it holds, a ring of two that wraps."""
+    m, n, k = 128, 128, 96
+    a, b, c = normal(m, k, seed=1), normal(n, k, seed=2), normal(m, n, seed=3)
+    kernel = gemm(Problem(m, n, k, merges="+"), Tiling(64, 128, 32, 2, 1, 2, staging=1))
+    return Subject(kernel, {"A": a, "B": b, "C": c}, {"C": _wide(a) @ _wide(b).T + _wide(c)})
+
+
+def _merging_rows() -> Subject:
+    """Words of registers that memory adds to what it holds: a tail of rows, two tiles a CTA."""
+    m, n, rows = 14, 64, 4
+    k = ThreadBuilder("merging_rows", 4)
+    x, y = k.tensor("X", "f16", (m, n)), k.tensor("Y", "f16", (m, n), output=True)
+    with k.tiles(-(-m // rows)) as tile:
+        held = k.reg("held", "f16", (rows, n), "S[(4,32,2):(1@warp,1@lane,1@reg)]")
+        k.copy(held.all, x[ir.span(tile * rows, rows)])
+        k.merge(y[ir.span(tile * rows, rows)], held.all)
+    a, b = normal(m, n, seed=1), normal(m, n, seed=2)
+    return Subject(k.finish(), {"X": a, "Y": b}, {"Y": _wide(a) + _wide(b)}, n_ctas=2)
 
 
 def _gated_columns() -> Subject:
@@ -149,6 +171,25 @@ def _clustered_both_ways() -> Subject:
     problem = Problem(m, n, k, ((Matrix("A", major=0), Matrix("B", major=0)),))
     tiling = Tiling(64, 32, 32, 2, 1, 2, cluster_rows=2, cluster_cols=2)
     return Subject(gemm(problem, tiling), arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=4)
+
+
+def _product_in_turns() -> Subject:
+    """Two CTAs of a cluster copy tiles of B in turns: two tiles each, tails, three slots."""
+    m, n, k = 232, 40, 72
+    a, b = normal(m, k, seed=50), normal(n, k, seed=51)
+    kernel = gemm(Problem(m, n, k), Tiling(64, 40, 16, 3, 1, 2, cluster_rows=2))
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
+
+
+def _unequal_product() -> Subject:
+    """Columns that two instructions multiply, 160 and 128 of them, in lines of 32; a tail."""
+    m, n, k = 64, 280, 40
+    a, b = normal(m, k, seed=52), normal(n, k, seed=53)
+    problem = Problem(m, n, k, ((Matrix("A"), Matrix("B", major=0)),))
+    kernel = gemm(problem, Tiling(64, 288, 16, 2, 1, 2, staging=1))
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
 
 
 def _turned_product() -> Subject:
@@ -377,8 +418,12 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "split product": _split_product,
     "rest sharing product": _shared_rest,
     "clustered both ways product": _clustered_both_ways,
+    "product in turns": _product_in_turns,
+    "unequal product": _unequal_product,
     "turned product": _turned_product,
     "side by side product": _product_side_by_side,
+    "merging product": _merging_product,
+    "merging rows": _merging_rows,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(

@@ -254,8 +254,8 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is stored nowhere",
-        "another fill", r"^copy (x|a|b|w|bias)_1\[",
-        f"{PRODUCTS}|short rows|cells.*|transpose by .*|halves .*",
+        "another fill", r"^copy (held|(x|a|b|w|bias)_1)\[",
+        f"{PRODUCTS}|short rows|cells.*|transpose by .*|halves .*|merging rows",
     ),
     Reason(
         "Depths outside meet the zeros that fill the other operand; rows and columns outside are"

@@ -80,8 +80,13 @@ PRODUCTS = {
 }
 MLP = (8192, 4096, 14336)
 SMALL = {f"rows_{m}": (m, 4096, 6144) for m in (128, 256, 512, 1024)}
-# Ends of names of plans whose kernels see no other device's memory, or do not wait themselves.
-MESSAGES, EVENTS = ".messages", ".events"
+# Ends of names of plans whose kernels see no other device's memory, or do not wait themselves; that
+# do not tell what they store; and whose sums read what has arrived.
+MESSAGES, EVENTS, SIGNALS, READS = ".messages", ".events", ".signals", ".reads"
+LACKS: dict[str, dict[str, Any]] = {
+    MESSAGES: {"wait_s": 0.0}, EVENTS: {"signal_s": 0.0, "tell_s": None}, SIGNALS: {"tell_s": None},
+    READS: {},
+}  # fmt: skip
 
 
 LAYOUTS = {
@@ -153,10 +158,10 @@ def function(kind: str) -> Callable[..., Any]:
 
 def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
     """Compile and save; needs no GPU."""
+    from axe_eq.schedule.meeting import chunks_of
     from axe_eq_backends.cuda.target import NCCL_LINK, h200
 
     target = h200 if peers else h200.replace(links=(NCCL_LINK,))
-    without: dict[str, dict[str, Any]] = {MESSAGES: {"wait_s": 0.0}, EVENTS: {"signal_s": 0.0}}
     folder.mkdir(parents=True, exist_ok=True)
     for case in picked(cases(), only):
         specs = [
@@ -170,10 +175,14 @@ def prepare(folder: Path, only: list[str] | None, peers: bool) -> None:
             for cut, root in zip(case.cuts[len(case.shapes) :], roots, strict=True)
         ]
         exe = axe.compile(fn, *specs, target=target, mesh=MESH, outputs=goals)
-        for name, lacks in without.items():
-            if exe.plan.signals if name == EVENTS else exe.plan.seen:
-                links = tuple(replace(link, **lacks) for link in h200.links)
-                machine = h200.replace(links=links)
+        tells = any(chunks_of(exe.plan.buffers[n]) for n in exe.plan.signals)
+        differs = {MESSAGES: exe.plan.seen, EVENTS: exe.plan.signals, SIGNALS: tells,
+                   READS: exe.plan.under}  # fmt: skip
+        for name, lacks in LACKS.items():
+            if differs[name]:
+                links = tuple(replace(link, **lacks) for link in target.links)
+                slow = {"merge_unit_bytes_per_s": 1.0} if name == READS else {}
+                machine = target.replace(links=links, figures={**target.figures, **slow})
                 other = axe.compile(fn, *specs, target=machine, mesh=MESH, outputs=goals)
                 save(other, folder, case.name + name, chosen(other))
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
@@ -309,13 +318,18 @@ def _of_devices(n: int) -> Timed:
     import torch
 
     def timed(way: Callable[[], Any], count: int) -> float:
-        events = []
+        events, slept = [], []
         for device in range(n):
             torch.cuda.synchronize(device)
         for device in range(n):
             with torch.cuda.device(device):
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 torch.cuda._sleep(2_000_000 + 1_200_000 * count)  # the host runs ahead
+                slept.append(torch.cuda.current_stream().record_event())
+        for device in range(n):
+            with torch.cuda.device(device):
+                for one in slept:  # in cycles: a clock 1 % slower sleeps 0.25 ms more
+                    torch.cuda.current_stream().wait_event(one)
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
                 start.record()
                 events.append((start, end))
         for _ in range(count):
@@ -470,7 +484,7 @@ def measure_peers(case: Case, folder: Path) -> Found:
     meant = wanted(case.kind, whole)
     bound = run.bind(given)
     ways, checks = {"axe": bound}, [check(case, meant, y, r) for r, y in enumerate(bound())]
-    for name in (MESSAGES, EVENTS):
+    for name in LACKS:
         if (path := folder / f"{case.name}{name}.axe").exists():
             ways[name[1:]] = load(path).on("peers").bind(given)
             checks += [check(case, meant, y, r) for r, y in enumerate(ways[name[1:]]())]

@@ -3,15 +3,18 @@
     python -m benchmarks.regret [--first SEED] [--count N] [--kinds KIND ..] [--out FILE]
     python -m benchmarks.regret --prepare FOLDER [--first SEED] [--count N] [--target h200]
     python -m benchmarks.regret --saved FOLDER [--budget SECONDS] [--out FILE]
+    python -m benchmarks.regret --tune SECONDS [--first SEED] [--count N] [--budget SECONDS] ..
     python -m benchmarks.regret --show FILE [--plot FILE.svg]
 
 Programs are drawn by seed over all schedules (`benchmarks.regret_programs`). Of every kernel that
 the compiler chose, the choice, the six candidates nearest by price and six drawn among all others
-of any schedule are built and measured alone: CUDA graphs of calls on rotating memory, medians.
+of any schedule are built and measured alone: CUDA graphs of calls on rotating memory, medians of
+rounds there and, of those that are not far slower, back: what runs first after a pause is slower.
 Candidates whose price is above three times the choice's are not drawn. Regret is the choice's time
 over that of the fastest; an estimate is off by time over estimate. What every candidate stores is
 compared with what the choice stored. --prepare builds them anywhere, a file per seed; --saved
-measures those, seed after seed until the budget is spent.
+measures those, seed after seed until the budget is spent. --tune measures whole programs instead,
+as they are chosen and as `tune=SECONDS` leaves them, in turns.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ import pickle
 import random
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -38,7 +41,8 @@ from benchmarks.machine import machine
 from benchmarks.regret_programs import KINDS, drawn
 
 NEAR, FAR, FARTHEST = 6, 6, 3.0
-SHARE_S, ROUND_S = 4.5e-3, 6e-4  # for the rounds of one candidate, and of one round
+SHARE_S, ROUND_S = 2.5e-3, 6e-4  # for the rounds of one candidate, there and back, and of one round
+NEARLY = 1.3  # of the fastest, that are measured once more
 SIDE, MARGIN = 420, 46  # of the plot, in points
 COMPARED = 1 << 20  # bytes at either end of a result
 Row = dict[str, Any]
@@ -99,6 +103,44 @@ def built(
     return rows
 
 
+def whole(seed: int, target: str, tune: float = 0.0) -> list[Row]:
+    """A seed's program as machine code, as it is chosen, or tuned for so many seconds here."""
+    import axe_eq as axe
+    from axe_eq.errors import AxeError
+
+    kind, fn, specs = drawn(seed)
+    base: Row = {"seed": seed, "kind": kind, "specs": specs}
+    try:
+        with axe.debug(cache=0):
+            exe = axe.compile(fn, *specs, target=target, tune=tune)
+    except AxeError as error:
+        return [{**base, "failed": str(error)}]
+    code = exe.schedule.runners[exe.target.family].compile(exe.schedule.graph, exe.target)
+    way = "; ".join(" ".join(f"{n}={v}" for n, v in k.parameters.items()) for k in exe.kernels)
+    return [{**base, "candidates": [
+        {"schedule": "tuned" if tune else "plain", "row": "", "parameters": way,
+         "estimate_s": exe.cost["time_s"], "code": code}
+    ]}]  # fmt: skip
+
+
+def both(seeds: Sequence[int], target: str, budget_s: float) -> Iterator[tuple[int, list[Row]]]:
+    """Whole programs of seeds, as chosen and as tuned, each to be measured three times in turns."""
+    for seed, (row,) in compiled(seeds, target, whole):
+        (other,) = [row] if "failed" in row else whole(seed, target, budget_s)
+        if "failed" not in other:
+            row["candidates"] = [dict(c) for c in (*row["candidates"], *other["candidates"]) * 3]
+        yield seed, [other if "failed" in other else row]
+
+
+def over_plain(row: Row) -> float:
+    """What a tuned program takes over what it takes as chosen, by the medians of their rounds."""
+    tuned, plain = (
+        statistics.median(c["time_s"] for c in row["candidates"] if c["schedule"] == way)
+        for way in ("tuned", "plain")
+    )
+    return float(tuned / plain)
+
+
 def measured(row: Row) -> Row:
     """A kernel with the seconds of its candidates, and how far apart their results are."""
     from axe_eq_backends.cuda import timing
@@ -106,16 +148,22 @@ def measured(row: Row) -> Row:
     from axe_eq_backends.cuda.run import load
 
     programs = [load(candidate.pop("code")) for candidate in row["candidates"]]
+    each = list(zip(row["candidates"], programs, strict=True))
     wanted: list[Any] = []
     with on(default_device()):
         sets = timing.rotating(programs[0])  # all candidates have the same ports
         _scatter(programs[0].code, sets)
-        for candidate, program in zip(row["candidates"], programs, strict=True):
+        for candidate, program in each:
             _results(program.code, sets[0], clear=True)
-            seconds = timing.timed(program, SHARE_S, sets, ROUND_S)
+            candidate["seconds"] = timing.timed(program, SHARE_S, sets, ROUND_S)
             results = _results(program.code, sets[0])
             wanted = wanted or results
             candidate["apart"] = max(map(_apart, results, wanted), default=0.0)
+        near = NEARLY * min(statistics.median(candidate["seconds"]) for candidate, _ in each)
+        for candidate, program in reversed(each):
+            seconds = candidate.pop("seconds")
+            if statistics.median(seconds) <= near:
+                seconds += timing.timed(program, SHARE_S, sets, ROUND_S)
             candidate["time_s"] = statistics.median(seconds)
             candidate["spread"] = (max(seconds) - min(seconds)) / candidate["time_s"]
     return row
@@ -163,29 +211,31 @@ def _apart(a: Any, b: Any) -> float:
     return float(np.linalg.norm((a - b)[both]) / (np.linalg.norm(b[both]) or 1.0))
 
 
-def compiled(seeds: Sequence[int], target: str) -> Iterator[tuple[int, list[Row]]]:
+def compiled(
+    seeds: Sequence[int], target: str, made: Callable[[int, str], list[Row]] = prepared
+) -> Iterator[tuple[int, list[Row]]]:
     """Seeds and their kernels, compiled side by side."""
     from benchmarks.terminal import told
 
     workers = max(1, (os.cpu_count() or 2) - 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting = [pool.submit(prepared, seed, target) for seed in seeds]
+        waiting = [pool.submit(made, seed, target) for seed in seeds]
         for seed, future in zip(told(seeds, "seed"), waiting, strict=True):
             yield seed, future.result()
 
 
-def saved(folder: Path, budget_s: float) -> Iterator[tuple[int, list[Row]]]:
-    """What `--prepare` left in a folder, until the budget is spent."""
-    began = time.perf_counter()
+def saved(folder: Path) -> Iterator[tuple[int, list[Row]]]:
+    """What `--prepare` left in a folder."""
     for path in sorted(folder.glob("*.seed"), key=lambda p: int(p.stem)):
-        if time.perf_counter() - began > budget_s:
-            return
         yield int(path.stem), pickle.loads(gzip.decompress(path.read_bytes()))
 
 
-def gone_through(found: Iterator[tuple[int, list[Row]]]) -> Iterator[Row]:
-    """Rows of all seeds, measured one by one; a kernel that fails costs itself alone."""
+def gone_through(found: Iterator[tuple[int, list[Row]]], budget_s: float) -> Iterator[Row]:
+    """Rows of seeds until the budget is spent; a kernel that fails costs itself alone."""
+    began = time.perf_counter()
     for _, rows in found:
+        if time.perf_counter() - began > budget_s:
+            return
         for row in rows:
             try:
                 yield row if "failed" in row else measured(row)
@@ -326,7 +376,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/regret.json")
     parser.add_argument("--prepare", type=Path)
     parser.add_argument("--saved", type=Path)
-    parser.add_argument("--budget", type=float, default=600.0)
+    parser.add_argument("--tune", type=float, help="seconds a program")
+    parser.add_argument("--budget", type=float, default=math.inf)
     parser.add_argument("--show", type=Path)
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
@@ -340,14 +391,21 @@ def main() -> None:
             path.write_bytes(gzip.compress(pickle.dumps(rows)))
         return
     if given.show is None:
-        found = saved(given.saved, given.budget) if given.saved else compiled(seeds, given.target)
-        rows = list(gone_through(found))
+        if given.tune:
+            found = both(seeds, given.target, given.tune)
+        elif given.saved:
+            found = saved(given.saved)
+        else:
+            found = compiled(seeds, given.target)
+        rows = list(gone_through(found, given.budget))
         from axe_eq_backends.cuda.driver import default_device, device_name
 
+        ran = [row for row in rows if "failed" not in row]
+        said = {"tuned": [over_plain(row) for row in ran]} if given.tune else summed(figures(rows))
         data = {"machine": {**machine(), "gpu": device_name(default_device())}, "rows": rows,
-                "figures": summed(figures(rows))}  # fmt: skip
+                "figures": said}  # fmt: skip
         given.out.write_text(json.dumps(data) + "\n")
-        if given.saved:  # there may be nothing there to show it with
+        if given.saved or given.tune:  # there may be nothing there to show it with
             print(json.dumps(data["figures"]))
             return
     rows = json.loads((given.show or given.out).read_text())["rows"]

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -75,13 +76,13 @@ def cuda_devices() -> int:
     return count.value
 
 
-def _absent(marker: str) -> str | None:
-    """Why tests with `marker` cannot run here, or None."""
+def _absent(marker: str, *least: int) -> str | None:
+    """Why tests with `marker`, of so many devices at least, cannot run here, or None."""
     if marker == "nki":
         from axe_eq_backends.nki.device import has_nki
 
         return None if has_nki() else "no nki of 0.3 or later is installed"
-    needed, found_devices = {"gpu": 1, "multigpu": 2}[marker], cuda_devices()
+    needed, found_devices = max(least, default={"gpu": 1, "multigpu": 2}[marker]), cuda_devices()
     if found_devices >= needed:
         return None
     return f"needs {needed} CUDA device(s), the driver reports {found_devices}"
@@ -135,10 +136,11 @@ def _beyond_samples(items: list[pytest.Item], sample: int) -> set[pytest.Item]:
 
 
 def _skip_absent(items: list[pytest.Item]) -> None:
-    for marker in ("gpu", "multigpu", "nki"):
-        marked = [item for item in items if item.get_closest_marker(marker)]
-        if marked and (reason := _absent(marker)):
-            for item in marked:
+    absent = cache(_absent)
+    for item in items:
+        for name in ("gpu", "multigpu", "nki"):
+            mark = item.get_closest_marker(name)
+            if mark and (reason := absent(name, *mark.args)):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 

@@ -208,6 +208,13 @@ def _check_parts_stand(declared: Monoid, values: State, whole: Array) -> Iterato
         yield f"declares stands={declared.stands!r}; expected {declared.n_values}, one of them ''"
         return
     at = declared.stands.index("")
+    units = [ops.MONOIDS[name].unit if name else declared.unit for name in declared.stands]
+    if declared.unit is not None and None not in units:
+        none = _lift(
+            declared, tuple(np.full_like(v[:, :1], u) for v, u in zip(values, units, strict=True))
+        )
+        if _apart(_value(declared, declared.merge(none, _lift(declared, values))), whole):
+            yield f"declares unit={declared.unit:g}, which changes what it is merged with"
     for ends in ((0, 1, 8), (0, 3, 4, 8), range(9)):
         cuts = [tuple(v[:, a:b] for v in values) for a, b in pairwise(ends)]
         stands = [_stands(declared, cut) for cut in cuts]

@@ -21,6 +21,7 @@ from axe_eq.kernel.placement import Iter, Placement, number, of_layout, row_majo
 from axe_eq.kernel.spaces import GLOBAL, Space
 from axe_eq.kernel.userline import user_line
 from axe_eq.layout import Layout
+from axe_eq.program.ops import MONOIDS
 
 DEEPEST = 100  # statements inside one another, which are walked by recursion
 
@@ -233,6 +234,26 @@ class Builder:
             raise refuse("copy", f"{src.buffer.dtype} to {dst.buffer.dtype}", cast)
         fill = given.constant("copy", fill, src.buffer.dtype)
         self._add(ir.Copy(dst, src, fill, via))
+
+    def merge(self, dst: ir.View, src: ir.View, monoid: str = "+") -> None:
+        """Merge registers with what a global tensor holds, and leave the result there.
+
+        Args:
+            dst: a part of an output, which holds something before the kernel.
+            src: a register tile of the same shape.
+            monoid: one that an instruction of the machine merges by in memory.
+        """
+        self._merges("merge", dst, src, monoid)
+        if not dst.buffer.is_global or not src.buffer.is_private:
+            raise refuse("merge", f"{src} to {dst}", "registers to a global tensor")
+        self._add(ir.Merge(dst, src, monoid=monoid))
+
+    def _merges(self, what: str, dst: ir.View, src: ir.View, monoid: str) -> None:
+        self._same_shape(what, dst, src)
+        if dst.buffer.dtype != src.buffer.dtype:
+            raise refuse(what, f"{src.buffer.dtype} to {dst.buffer.dtype}", "one dtype")
+        if monoid not in MONOIDS or not MONOIDS[monoid].merges:
+            raise refuse(what, f"monoid {monoid!r}", "one that merges by a cell")
 
     def gemm(self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int) -> None:
         """Multiply: acc[m, n] (+)= a[m, k] b[n, k]."""

@@ -2,9 +2,10 @@
 
 Every device has a thread of its own, and one runs at a time: it goes on until it waits for the
 others, so a run is the same every time. A device counts its launches, and its clock says how many
-of every device's are known to have ended. Knowledge comes by signals alone: a thread that has
-waited for one knows what those who sent it knew. So who reads what it does not know to be
-written, or writes what others may still read, is found in whatever order they ran.
+of every device's are known to have ended, and which stores of those that run. Knowledge comes by
+signals alone: a thread that has waited for one knows what those who sent it knew. So who reads what
+it does not know to be written, or writes what others may still read, is found in whatever order
+they ran.
 """
 
 from __future__ import annotations
@@ -26,13 +27,50 @@ class _Ended(Exception):
     """Another device has failed."""
 
 
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass
+class Told:
+    """What a signal tells.
+
+    Attributes:
+        clock: per device, how many of its launches have ended.
+        stores: CTA of a launch -> which of its stores are done, in the order of their beginning.
+    """
+
+    clock: Ints
+    stores: dict[int, Bools] = field(default_factory=dict)
+
+    def learn(self, other: Told) -> None:
+        """Know what another one tells too."""
+        np.maximum(self.clock, other.clock, out=self.clock)
+        for run, done in other.stores.items():
+            own = self.stores.get(run, done)
+            both = np.zeros(max(len(own), len(done)), np.bool_)
+            both[: len(own)] |= own
+            both[: len(done)] |= done
+            self.stores[run] = both
+
+    def has(self, runs: Ints, entries: Ints) -> Bools:
+        """Which stores, of CTAs and of their numbers there, are done."""
+        found = np.zeros(runs.shape, np.bool_)
+        for run, done in self.stores.items():
+            mine = (runs == run) & (entries < len(done))
+            found[mine] = done[entries[mine]]
+        return found
+
+
 class Devices:
     """Devices that run together.
 
     Attributes:
         clocks: row d is what device d knows: per device, how many of its launches have ended. What
             a device had before any counts as one, which it knows itself.
+        n_runs: CTAs that have begun.
     """
+
+    n_runs = 0
 
     def __init__(self, n_devices: int, seed: int = 0) -> None:
         self.clocks = np.eye(n_devices, dtype=np.int64)
@@ -120,20 +158,25 @@ class Memory:
     Attributes:
         arrays: per device its flat memory.
         there: whether it holds something before the first launch.
-        signals: of numbers, by device and element: what those knew who added to it.
+        signals: of numbers, by device and element: what those tell who added to it.
         least: the fewest that somebody has waited for.
     """
 
     arrays: Sequence[npt.NDArray[Any]]
     there: bool = True
-    signals: dict[tuple[int, int], Ints] = field(default_factory=dict)
+    signals: dict[tuple[int, int], Told] = field(default_factory=dict)
     least: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n, least = len(self.arrays), 0 if self.there else -1
         self.writer = [np.full(len(a), d) for d, a in enumerate(self.arrays)]
         self.written = [np.full(len(a), least) for a in self.arrays]
-        self.read = [np.full((n, len(a)), -1) for a in self.arrays]  # last launch per reader
+        # The store that an element is of: CTA of a launch, and its number there.
+        self.run, self.entry = ([np.full(len(a), -1) for a in self.arrays] for _ in range(2))
+        # Per device that read or merged, its last launch that did.
+        self.read, self.merged = (
+            [np.full((n, len(a)), -1) for a in self.arrays] for _ in range(2)
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,21 +196,31 @@ class Device:
         devices: all of them.
         number: its own.
         shared: buffer -> where it lies in memory that all see; others are its own.
+        learned: what it knows when a kernel begins.
     """
 
     devices: Devices
     number: int
     shared: Mapping[str, Shared] = field(default_factory=dict)
+    learned: Told = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.learned = Told(self.devices.clocks[self.number])
+
+    def begin(self) -> int:
+        """A CTA begins: its number among those of all devices."""
+        self.devices.n_runs += 1
+        return self.devices.n_runs - 1
 
     @property
     def clock(self) -> Ints:
         """What it knows when a kernel begins; its own entry is the number of the launch."""
         return np.asarray(self.devices.clocks[self.number])
 
-    def ended(self, learned: Sequence[Ints]) -> None:
+    def ended(self, learned: Sequence[Told]) -> None:
         """A launch is over: the next one knows what its threads have learned."""
-        for clock in learned:
-            np.maximum(self.clock, clock, out=self.clock)
+        for told in learned:
+            self.learned.learn(told)
         self.clock[self.number] += 1
 
     def pause(self, what: str, ready: Callable[[], bool]) -> None:

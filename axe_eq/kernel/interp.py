@@ -14,8 +14,12 @@ import numpy.typing as npt
 
 from axe_eq.errors import AxeError, said
 from axe_eq.kernel import ir
+from axe_eq.kernel.cells import apply, arg
+from axe_eq.kernel.cells import evaluate as evaluate_cell
 from axe_eq.kernel.expr import Var, evaluate
 from axe_eq.kernel.spaces import WINDOW_BYTES
+from axe_eq.program.ops import MONOIDS
+from axe_eq.program.types import DTYPES
 
 Ints = npt.NDArray[np.int64]
 Env = dict[str, Any]
@@ -77,6 +81,14 @@ def check_given(
             raise KernelFault(f"tensor {tensor}", wrong, f"{tensor.type.numpy} ({tensor.dtype})")
 
 
+def merged(held: npt.NDArray[Any], values: Any, monoid: str) -> npt.NDArray[Any]:
+    """Values merged with what memory holds, in the dtype that cells compute in."""
+    dtype = next(d for d in DTYPES.values() if d.numpy == held.dtype)
+    wide = DTYPES[dtype.accumulate].numpy
+    cell = apply(MONOIDS[monoid].merges, arg(0), arg(1))
+    return np.asarray(evaluate_cell(cell, [held.astype(wide), np.asarray(values).astype(wide)]))
+
+
 class GlobalTensor:
     """A global buffer: flat storage in its layout, and how often each element was written.
 
@@ -115,14 +127,17 @@ class GlobalTensor:
         self.owned = np.zeros(len(self.data), bool)  # not what lies between its rows
         self.owned[index] = True
         self.count = np.zeros(len(self.data), np.int32)
-        self.output, self.instance = False, 0
+        self.output, self.merged, self.instance = False, False, 0
         self.user: Any = None  # who runs that instance
+        self.entry: Any = None  # of what is stored now, where that was begun before
         self.watch: Watch = unwatched
         self.owner = np.zeros(0, np.int64)
 
-    def clear(self) -> None:
-        """Become an output: what it held is not there to be read."""
-        self.data[:], self.output = 0, True
+    def clear(self, merged: bool = False) -> None:
+        """Become an output: what it held is not there to be read, only to be merged with."""
+        self.output, self.merged = True, merged
+        if not merged:
+            self.data[:] = 0
         self.owner = np.full(len(self.data), -1)
 
     def element(self, index: Any) -> Ints:
@@ -178,9 +193,31 @@ class GlobalTensor:
         if self.output:
             self.owner[element[active]] = self.instance
 
+    def merge(
+        self, element: Ints, values: Any, active: Any, monoid: str
+    ) -> npt.NDArray[Any]:  # fmt: skip
+        """Merge the active elements with what is there; what is there then.
+
+        Raises:
+            KernelFault: nothing is there: this launch wrote it, or shall.
+        """
+        element, values, active = np.broadcast_arrays(element, values, active)
+        at = self.stored(element)
+        self._check(at, active)
+        if not self.merged or (self.count[at[active]] > 0).any():
+            wrong = f"is merged by {monoid} with what is not there before the kernel"
+            raise KernelFault(f"tensor {self.buffer}", wrong, "an output that is only merged with")
+        found = merged(self.held(element, active), values, monoid).astype(self.data.dtype)
+        GlobalTensor.write(self, element, found, active)
+        return found
+
+    def held(self, element: Ints, active: Any) -> npt.NDArray[Any]:
+        """What is there, whoever wrote it."""
+        return self.data[np.where(active, self.stored(element), 0)]
+
     def use(
         self, element: Ints, active: Any, issue: Any = None, *, write: bool = False,
-        bulk: bool = False,
+        bulk: bool = False, monoid: str = "",
     ) -> None:  # fmt: skip
         """An asynchronous access is issued: nobody else changes memory of one device."""
 

@@ -368,6 +368,21 @@ class Copy(Primitive):
 
 
 @dataclass(eq=False)
+class Merge(Copy):
+    """Merge `src` with what `dst` holds, by a monoid, and leave the result there.
+
+    It is done in memory, element by element and at once: what others merge meanwhile is not lost.
+    """
+
+    name: ClassVar = "merge"
+    monoid: str = "+"
+
+    def details(self) -> str:
+        """By which monoid."""
+        return f", by {self.monoid}"
+
+
+@dataclass(eq=False)
 class Gemm(Primitive):
     """acc[m, n] (+)= sum over k of a[m, k] b[n, k]; asynchronous ones form one group each."""
 

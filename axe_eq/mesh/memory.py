@@ -11,14 +11,19 @@ if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
 
 
+def _home(plan: MeshPlan, name: str) -> str:
+    """The buffer whose memory a buffer takes, itself or that of what is merged with it."""
+    return plan.root(plan.under.get(name, name))
+
+
 def last_uses(plan: MeshPlan) -> dict[str, int]:
     """Buffer -> number of the last step that uses its memory; outputs stay to the end."""
     last: dict[str, int] = {}
     for number, step in enumerate(plan.steps):
         for name in (*reads_of(step), *writes_of(step)):
-            last[plan.root(name)] = number
+            last[_home(plan, name)] = number
     last |= dict.fromkeys(map(plan.root, (*plan.inputs, *plan.outputs)), len(plan.steps))
-    return {name: last[plan.root(name)] for name in plan.buffers if plan.root(name) in last}
+    return {n: last[home] for n in plan.buffers if (home := _home(plan, n)) in last}
 
 
 def peaks(plan: MeshPlan) -> tuple[int, ...]:
@@ -33,7 +38,7 @@ def peaks(plan: MeshPlan) -> tuple[int, ...]:
         alive = set(map(plan.root, plan.inputs))
         peak = sum(mine[n] for n in alive)
         for number, step in enumerate(plan.steps):
-            alive |= set(map(plan.root, writes_of(step)))
+            alive |= {_home(plan, n) for n in writes_of(step)}
             peak = max(peak, sum(mine[n] for n in alive) + staged[number][rank])
             alive -= {n for n in alive if last.get(n, number) <= number}
         found.append(peak)

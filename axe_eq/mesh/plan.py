@@ -147,6 +147,11 @@ class MeshPlan:
         )  # fmt: skip
 
     @cached_property
+    def under(self) -> dict[str, str]:
+        """Buffer -> the result that takes its memory, see `axe_eq.schedule.merging`."""
+        return {b.over: n for n, b in self.buffers.items() if b.over}
+
+    @cached_property
     def silent(self) -> MeshPlan:
         """The same without kernels that wait for other devices themselves."""
         if not self.signals:
@@ -199,7 +204,7 @@ class MeshPlan:
     @cached_property
     def held_bytes(self) -> int:
         """What all buffers take that a rank has at any time, together."""
-        own = (b for n, b in self.buffers.items() if not b.within)
+        own = (b for n, b in self.buffers.items() if not b.within and n not in self.under)
         return sum(self.side(b.name).n_elements * b.value_type.itemsize for b in own)
 
     def side(self, name: str) -> Side:

@@ -20,6 +20,8 @@ import numpy as np
 from axe_eq.errors import ProgramError, ScheduleError, cause
 from axe_eq.layout import Layout
 from axe_eq.mesh.certificate import Certificate, certify
+from axe_eq.mesh.meetings import check_meetings
+from axe_eq.mesh.merging import check_merging
 from axe_eq.mesh.regions import Region, parts_of
 from axe_eq.mesh.sides import side
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, writes_of
@@ -29,9 +31,8 @@ from axe_eq.schedule import shard
 from axe_eq.schedule.bind import loop_extents
 from axe_eq.schedule.box import ALL, parse
 from axe_eq.schedule.digits import digits
-from axe_eq.schedule.graph import SIGNAL, BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
+from axe_eq.schedule.graph import BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
 from axe_eq.schedule.graph import Step as GraphStep
-from axe_eq.schedule.meeting import buffers_of, meets, silent
 from axe_eq.schedule.memory import lifetimes
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def prove(plan: MeshPlan, most_bytes: int | None = None) -> Proof:
 
 def _proof(plan: MeshPlan, most_bytes: int | None) -> Proof:
     _check_steps(plan)
-    _check_meetings(plan)
+    check_meetings(plan)
+    check_merging(plan)
     certificates = {s.name: _exchange(plan, s) for s in plan.exchanges}
     programs = [program(plan, rank) for rank in range(plan.n_ranks)]
     check_programs(programs)
@@ -214,40 +216,6 @@ def _check_across(plan: MeshPlan, step: ExchangeStep | LocalStep, place: str, na
         raise ScheduleError(place, f"lies across {root.name!r}", "what one exchange brings there")
     if [n.kind for n in sent[0].nodes] != ["load"]:
         raise ScheduleError(place, f"comes to {root.name!r} through selectors", "as it is")
-
-
-def _check_meetings(plan: MeshPlan) -> None:
-    """Kernels that wait for other devices themselves are those that read what these do.
-
-    Raises:
-        ScheduleError: they wait otherwise, others read it too, or not all devices come.
-    """
-    met, readers = list[str](), [n for s in plan.steps for n in reads_of(s)]
-    brought = {s.write.buffer for s in plan.exchanges if plan.is_across(s)}
-    for step in plan.steps:
-        if not isinstance(step, LocalStep):
-            continue
-        graph, again = step.graph, silent(step.graph)
-        given = dict(zip(graph.inputs, step.reads, strict=False))
-        names = [n for n in graph.inputs if graph.buffers[n].role == SIGNAL][1::3]
-        for name in names:
-            awaited = {n for n, b in graph.buffers.items() if b.after == name}
-            again = meets(again, name, awaited, plan.n_ranks) or again
-            if any(given[n] not in brought or readers.count(given[n]) > 1 for n in awaited):
-                raise ScheduleError(f"step {step.name}", f"waits at {name!r}", "for what it reads")
-            if any(given[b.name] != b.name for b in buffers_of(name, plan.n_ranks)):
-                raise ScheduleError(f"step {step.name}", f"waits at {name!r}", "the plan's")
-        if graph != again:
-            raise ScheduleError(f"step {step.name}", "waits otherwise", "the kernel that reads")
-        if names and step.ranks != tuple(range(plan.n_ranks)):
-            raise ScheduleError(f"step {step.name}", f"is met by ranks {step.ranks}", "all of them")
-        met += names
-    wanted = {b.name: b for name in met for b in buffers_of(name, plan.n_ranks)}
-    held = {n: b for n, b in plan.buffers.items() if b.role == SIGNAL or b.after}
-    if held != wanted or len(set(met)) < len(met):
-        raise ScheduleError("mesh plan", "has other signals than its kernels", str(met))
-    if met and not set(plan.outputs) <= plan.computed:
-        raise ScheduleError("mesh plan", "meets, and has results that lie in place", "kernels' own")
 
 
 def _check_view(place: str, step: ExchangeStep) -> None:

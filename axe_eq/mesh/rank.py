@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
@@ -173,6 +174,8 @@ class Rank:
 
     def around(self, name: str) -> Any:
         """The memory that a buffer lies in; None where it has its own."""
+        if (above := self.plan.under.get(name)) is not None:
+            return self._below(above)
         if name in self.kept:
             return self.kept[name]
         if self.windows is not None and name in self.plan.seen:
@@ -181,7 +184,16 @@ class Rank:
         if root and root not in self.memory:
             type_ = self.plan.buffers[root].value_type
             self.memory[root] = self.arrays.empty(self.size(root), type_.dtype)
-        return self.memory[root] if root else None
+        over = self.plan.buffers[name].over
+        return self.memory[root] if root else self.memory.get(over)
+
+    def _below(self, name: str) -> Any:
+        """Where what a result is merged with lies: in the result's place; None for anywhere."""
+        memory, buffer = self.around(name), self.plan.buffers[name]
+        if memory is None or not buffer.inside:
+            return memory
+        begin = digits(buffer).offset + self.plan.side(name).begin(self.rank)
+        return memory[begin : begin + self.plan.local_type(name).size]
 
     def alone(self, step: LocalStep | ExchangeStep) -> None:
         """Do a step that needs no messages; nothing of one that does."""
@@ -266,9 +278,11 @@ def part_of(plan: MeshPlan, name: str, value: Any, rank: int) -> Array:
     """A rank's part of a whole array, dense, in its local shape.
 
     Raises:
-        ArgumentError: the layout has elements at one place that differ.
+        ArgumentError: another shape, or the layout has elements at one place that differ.
     """
-    holder, whole = plan.side(name), np.asarray(value)
+    holder, whole, type_ = plan.side(name), np.asarray(value), plan.buffers[name].value_type
+    if whole.shape != type_.shape:
+        raise ArgumentError(f"argument {name!r}", f"has shape {whole.shape}", str(type_))
     flat = holder.scatter(whole, rank)
     if not holder.gives(flat, whole, rank):
         raise not_held(name, f"its layout {holder.layout}")

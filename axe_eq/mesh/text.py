@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
+from axe_eq.schedule.meeting import chunks_of
 
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
@@ -21,6 +22,7 @@ def plan_text(plan: MeshPlan) -> str:
     ]
     for b in plan.silent.buffers.values():
         across = f", on all devices within {b.within}" if b.across else ""
+        across += f", in the place of {b.over}, merged with it" if b.over else ""
         lines.append(f"  {b.role} {b.name}: {b.type} in {b.layout}{across}")
     for step in plan.steps:
         lines += _local(step, plan) if isinstance(step, LocalStep) else _exchange(step, plan)
@@ -30,9 +32,20 @@ def plan_text(plan: MeshPlan) -> str:
 def _local(step: LocalStep, plan: MeshPlan) -> list[str]:
     who = "" if len(step.ranks) == plan.n_ranks else f" on ranks {' '.join(map(str, step.ranks))}"
     cells = " ".join(n.title for k in step.graph.kernels for n in k.nodes if n.kind != "load")
-    who += ", waits itself until all devices have come" if plan.signals & {*step.reads} else ""
+    after, before = ([b for b in step.graph.buffers.values() if getattr(b, kind)]
+                     for kind in ("after", "before"))  # fmt: skip
+    who += _waits(plan, after[0].after) if after else ""
+    who += ", tells devices what it stores on them" if before else ""
     reads = ", ".join(n for n in step.reads if n not in plan.signals)
     return [f"  {', '.join(step.writes)} = {step.name}({reads}): {cells}{who}"]
+
+
+def _waits(plan: MeshPlan, meeting: str) -> str:
+    """For what a kernel waits."""
+    chunks = chunks_of(plan.buffers[meeting])
+    if not chunks:
+        return ", waits itself until all devices have come"
+    return f", waits itself for what is stored, in {chunks} chunk{'s' * (chunks > 1)}"
 
 
 def _exchange(step: ExchangeStep, plan: MeshPlan) -> list[str]:

@@ -66,6 +66,7 @@ from axe_eq.program.trace import trace
 from axe_eq.rule.term import Term
 from axe_eq.run.executable import Executable
 from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.merging import merging_on
 from axe_eq.schedule.shard import mesh_text
 from axe_eq.target import Target
 
@@ -214,7 +215,8 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
     known = Shared(job.pricer())
     local, failing = partial(_local, job, known), kernels_of(job.target, job.packs, known).reason
-    plans = Plans(job.target, value_names(program), inputs, local, failing, report)
+    merging = merging_on(job.target, failing)
+    plans = Plans(job.target, value_names(program), inputs, local, failing, merging, report)
     return job.executable(plans.choose(problem, values).graph, report, graph.matches, plans)
 
 

@@ -33,6 +33,7 @@ from axe_eq.run.explain import total_cost
 from axe_eq.schedule.graph import MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import buffer_bytes, stored_bytes
 from axe_eq.schedule.memory import plan as plan_memory
+from axe_eq.schedule.merging import Merging
 from axe_eq.target import Target
 
 MOST_ROUNDS = 4  # of one form of the program, and of what is near the best plan
@@ -126,6 +127,7 @@ class Plans:
         inputs: name, type and role of inputs and constants.
         compile_local: compiles a program of one device.
         failing: why a kernel of one cannot be written; None where it can.
+        merging: what a kernel of one takes whose result memory merges.
         report: of the stages.
         tried: all that were compiled.
         refused: why others could not be.
@@ -136,6 +138,7 @@ class Plans:
     inputs: Sequence[tuple[str, ValueType, str]]
     compile_local: Compile
     failing: Failing
+    merging: Merging
     report: Report
     tried: dict[object, Tried] = field(default_factory=dict)
     refused: dict[object, SearchError | TooLarge] = field(default_factory=dict)
@@ -325,7 +328,7 @@ class Plans:
             return None
         try:
             built = stage("build", lambda: build(own, self.target, self.inputs, self._local,
-                                                 carried, self.failing),
+                                                 carried, self.failing, self.merging),
                           report=self.report, notes=lambda b: {"steps": len(b.graph.steps)},
                           )  # fmt: skip
         except (SearchError, TooLarge) as error:  # no kernel at these extents, or none that fits

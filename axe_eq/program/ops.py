@@ -101,7 +101,8 @@ class Monoid:
         lift: (cell values, reduced axes) -> state; reduced axes stay with extent 1.
         merge: (state, state) -> state, the earlier one first; associative on reals.
         finish: state -> value with the reduced axes of extent 1.
-        unit: value of an empty reduction of a one-array state; None where there is none.
+        unit: value of an empty reduction of a one-array state; None where there is none. Of a
+            structured monoid that `stands` for parts, the value beside the units of the others.
         flops: operations per reduced cell, for cost models.
         exact: merging is exact on floats (max, min), so order does not matter bit for bit.
         n_values: number of cell values one lift takes (structured monoids take several).
@@ -118,7 +119,8 @@ class Monoid:
             the monoid that reduces it, "" (once) for what this monoid gives for the part, which of
             one element is that value of it. Reduced by this monoid again, they give the value of
             the whole: the index of the greatest of maxima, each beside its index. Devices may then
-            hold parts.
+            hold parts. With a `unit` scans are cut so too: of a recurrence the product of all a
+            beside the last value stands for a part, and (1, 0) for none.
     """
 
     name: str

@@ -289,8 +289,8 @@ def _declare_structured() -> None:
                    stands=("max" if choose is np.max else "min", ""))
         )  # fmt: skip
     MONOIDS.add(
-        Monoid("recurrence", _recurrence_lift, _recurrence_merge, lambda state: state[1], flops=3,
-               n_values=2, result="number", commutative=False)
+        Monoid("recurrence", _recurrence_lift, _recurrence_merge, lambda state: state[1], 0.0,
+               flops=3, n_values=2, result="number", commutative=False, stands=("*", ""))
     )  # fmt: skip
 
 

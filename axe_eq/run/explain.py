@@ -8,7 +8,7 @@ from typing import Any
 
 from axe_eq.program.signature import signature
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep, Step
-from axe_eq.schedule.meeting import signals_of
+from axe_eq.schedule.meeting import chunks_of, signals_of
 from axe_eq.schedule.memory import plan, stored_bytes
 from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
@@ -118,10 +118,17 @@ def _kernel(step: KernelStep, graph: ScheduleGraph, target: Target) -> list[str]
     )
     signals = signals_of(graph.buffers.values())
     reads = [r.buffer for r in step.reads if r.buffer not in signals]
-    when = ", once all devices have come" if len(reads) < len(step.reads) else ""
+    meeting = [b.after for r in reads if (b := graph.buffers[r]).after]
+    when = ", once all devices have come" if meeting else ""
+    if meeting and (chunks := chunks_of(graph.buffers[meeting[0]])):
+        when = f", once it is stored, in {chunks} chunk{'s' * (chunks > 1)}"
+    over = [graph.buffers[w.buffer].over for w in step.writes if graph.buffers[w.buffer].over]
+    merged = f", merged in memory with {over[0]}" if over else ""
+    told = any(graph.buffers[w.buffer].before for w in step.writes)
+    merged += ", which devices are told of" if told else ""
     lines = [
         f"  {step.name}: {', '.join(said)}",
-        f"      reads {' '.join(reads)}{when}; writes {types}",
+        f"      reads {' '.join(reads)}{when}; writes {types}{merged}",
         f"      computes {_cells(step)}",
         f"      time: {_parts(step, graph, target)}",
     ]

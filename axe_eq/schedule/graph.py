@@ -200,6 +200,11 @@ class BufferSpec:
             every element there, see `axe_eq.mesh.across`. Its layout says which devices use it.
         after: of one device, the signal that its first kernel waits for before it reads it, see
             `axe_eq.schedule.meeting`; "" where it is there when kernels begin.
+        before: of one device, the signal by which the kernel that stores it tells others so.
+        chunk: of such, elements that one number of a signal stands for: the number of an element is
+            its address over that, modulo how many there are. 0 where one stands for all.
+        over: the buffer whose memory it takes, for its kernel merges what it computes with what
+            that holds, see `axe_eq.schedule.merging`; "" where none.
     """
 
     name: str
@@ -210,6 +215,9 @@ class BufferSpec:
     begins: tuple[int, ...] = ()
     across: bool = False
     after: str = ""
+    before: str = ""
+    chunk: int = 0
+    over: str = ""
 
     @property
     def inside(self) -> str:

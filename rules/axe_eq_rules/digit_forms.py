@@ -15,9 +15,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.ops import MONOIDS, Pull, cell, folding, join_text, keeps_equal, scan, selector
+from axe_eq.program.ops import (
+    MONOIDS,
+    Pull,
+    Selector,
+    cell,
+    folding,
+    join_text,
+    keeps_equal,
+    scan,
+    selector,
+)
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
@@ -137,8 +148,9 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
     of = None if axis is None else together(given, axis)
     if of is not None and _is_below(of.core, max(height(x.core) for x in given), sums):
         return view(written(of), sums)
-    # A dim that a parameter may name is read otherwise, whatever it is of these operands.
-    touched = [d for d, n in enumerate(shape(term)) if d in params or not all(
+    # A dim that a parameter names is read otherwise, whatever it is of these operands.
+    told = _named(declared, params, len(shape(term)))
+    touched = [d for d, n in enumerate(shape(term)) if d in told or not all(
         d < of.rank and row[d] == Pull(d) and of.shape[d] == n
         for row, of in zip(pulls, types, strict=True))]  # fmt: skip
     rank = types[0].rank
@@ -152,6 +164,14 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         return join_text(declared.name, *declared.placed(params, places, new))
 
     return _apart(term, given, touched, made)
+
+
+def _named(declared: Selector, params: tuple[Any, ...], rank: int) -> set[int]:
+    """The dims that parameters name: were they elsewhere, parameters would be others."""
+    assert declared.placed is not None
+    same = {d: d for d in range(rank)}
+    here = declared.placed(params, same, rank + 1)
+    return {d for d in same if declared.placed(params, {**same, d: rank}, rank + 1) != here}
 
 
 def _is_below(core: Term, most: int, sums: bool) -> bool:
@@ -175,7 +195,7 @@ def _moved_as_one(term: Term, sums: bool) -> View:
     found = movement(term)
     top = op(found.sig, "id", found.core)
     inside = _inside(found.core) or scan_of_parts(
-        found.core, lambda x: form(x, sums), lambda monoid, x: _merges(monoid, x, sums)
+        found.core, lambda x: form(x, sums), lambda monoid, x: _continues(monoid, x, sums)
     )
     below = whole(found.core) if inside is None else view(inside, sums)
     return _operator(top, [below], sums=False)
@@ -436,7 +456,14 @@ def _substituted(p: Affine, images: Mapping[int, _Read]) -> _Read:
 
 def _merges(monoid: str, core: Term, sums: bool) -> bool:
     """Whether reductions of such reductions are one."""
-    return _is_plain(monoid) and (MONOIDS[monoid].exact or sums or _whole_ring(core))
+    return _is_plain(monoid) and _continues(monoid, core, sums)
+
+
+def _continues(monoid: str, core: Term, sums: bool) -> bool:
+    """Whether a scan behind what stands for parts is the scan of all."""
+    declared = MONOIDS[monoid]
+    exact = declared.exact or sums or _whole_ring(core)
+    return exact and (_is_plain(monoid) or bool(declared.stands))
 
 
 def _whole_ring(core: Term) -> bool:

@@ -13,7 +13,7 @@ from itertools import product
 
 import numpy as np
 
-from axe_eq.program.ops import MONOIDS, join_text, scan, split_text
+from axe_eq.program.ops import MONOIDS, Monoid, join_text, scan, split_text
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.terms import Op, Scan, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
@@ -62,24 +62,30 @@ def scan_of_parts(part: Term, form: Form, merges: Callable[[str, Term], bool]) -
     if part.symbol is not Sel or split_text(part.args[0])[0] != "slice":
         return None
     (of,), (cut,) = operands(part), split_text(part.args[0])[1]
-    if of.symbol is not Scan or len(operands(of)) != 1:
+    if of.symbol is not Scan:
         return None
-    (given,), (monoid, axis) = operands(of), scan(of.args[0])
-    if given.symbol is not Sel or given.args[0] != join_text("concat", axis):
+    (monoid, axis), given = scan(of.args[0]), [_pair(x, scan(of.args[0])[1]) for x in operands(of)]
+    pairs = [pair for pair in given if pair is not None]
+    if len({shape(before)[axis] for before, _ in pairs}) != 1 or len(pairs) < len(given):
         return None
-    if len(operands(given)) != 2 or not merges(monoid.name, part):
+    if not merges(monoid.name, part):
         return None
-    before, own = operands(given)
-    n, total = shape(before)[axis], shape(given)[axis]
-    behind = tuple((n, 1, total - n) if d == axis else None for d in range(len(shape(given))))
-    whole = tuple(c if c != (0, 1, e) else None for c, e in zip(cut, shape(given), strict=True))
+    (n, total), own = (shape(x)[axis] for x in (pairs[0][0], of)), [own for _, own in pairs]
+    behind = tuple((n, 1, total - n) if d == axis else None for d in range(len(shape(of))))
+    whole = tuple(c if c != (0, 1, e) else None for c, e in zip(cut, shape(of), strict=True))
     if whole != behind:
         return None
-    for p in (d for d, e in enumerate(shape(own)) if d != axis and e == n + 1):
-        wanted = _totals_before(own, monoid.name, p, axis)
-        if wanted is not None and form(wanted) is form(before):
+    for p in (d for d, e in enumerate(shape(own[0])) if d != axis and e == n + 1):
+        wanted = _totals_before(own, monoid, p, axis)
+        if wanted and all(form(w) is form(b) for w, (b, _) in zip(wanted, pairs, strict=True)):
             return _one_scan(own, monoid.name, p, axis)
     return None
+
+
+def _pair(term: Term, axis: int) -> list[Term] | None:
+    """Two values that are beside each other along a dim."""
+    joins = term.symbol is Sel and term.args[0] == join_text("concat", axis)
+    return operands(term) if joins and len(operands(term)) == 2 else None
 
 
 def scan_and_totals(core: Term, form: Form, merges: Callable[[str, Term], bool]) -> Term | None:
@@ -108,7 +114,7 @@ def scan_and_totals(core: Term, form: Form, merges: Callable[[str, Term], bool])
             wanted = _masked_totals(own, monoid.name, p, axis, order, first)
             if wanted is not None and written_out(form(wanted)) is seen:
                 to = make([[plain(d) for d in reads if d is not None]], range(rank)).text
-                return op(to, "id", _one_scan(own, monoid.name, p, axis))
+                return op(to, "id", _one_scan([own], monoid.name, p, axis))
     return None
 
 
@@ -132,11 +138,11 @@ def reduced_behind(core: Term, form: Form, merges: Callable[[str, Term], bool]) 
     if None in (p.plain for p in reads) or shape(own)[axis] != 1 or not merges(sig.monoid, core):
         return None
     for p in (d for d, e in enumerate(shape(own)) if d != axis and e == shape(before)[axis] + 1):
-        wanted = _totals_before(own, sig.monoid, p, axis)
-        if wanted is not None and form(wanted) is form(before):
+        wanted = _totals_before([own], MONOIDS[sig.monoid], p, axis)
+        if wanted and form(wanted[0]) is form(before):
             reads[axis] = Affine(())
             turned = make([reads], range(sig.n_out), fixed=dict(enumerate(shape(core))))
-            return op(turned.text, "id", _one_scan(own, sig.monoid, p, axis))
+            return op(turned.text, "id", _one_scan([own], sig.monoid, p, axis))
     return None
 
 
@@ -207,32 +213,47 @@ def _unit(own: Term, monoid: str) -> float | None:
     return int(unit) if unit is not None and whole and math.isfinite(unit) else unit
 
 
-def _totals_before(own: Term, monoid: str, parts: int, axis: int) -> Term | None:
-    """Of every part the totals of as many before it as there are others, the nearest last."""
-    unit = _unit(own, monoid)
-    if unit is None:
-        return None
-    rank, n = len(shape(own)), shape(own)[parts]
+def _totals_before(own: Sequence[Term], monoid: Monoid, parts: int, axis: int) -> list[Term] | None:
+    """Of every part the totals of as many before it as there are others, the nearest last.
+
+    Args:
+        own: what is scanned, per operand.
+        monoid: what scans.
+        parts: the dim of parts.
+        axis: of the scan.
+    """
+    rank, n = len(shape(own[0])), shape(own[0])[parts]
     kept = [d for d in range(rank) if d != axis]
     place = {d: i for i, d in enumerate([*kept, axis])}
     reads = [plain(place[d]) for d in range(rank)]
-    sums = op(make([reads], range(rank - 1), monoid, [rank - 1]).text, "id", own)
     p = kept.index(parts)
     cut = tuple((0, 1, n - 1) if d == p else None for d in range(rank - 1))
     wide = tuple((n - 1, 0) if d == p else (0, 0) for d in range(rank - 1))
-    padded = sel(join_text("pad", wide, unit), sel(join_text("slice", cut), sums))
     window = [Affine.of({parts: 1, axis: 1}) if d == parts else plain(d) for d in kept]
-    fixed = {parts: n, axis: n - 1}
-    found = op(make([window], range(rank), fixed=fixed).text, "id", padded)
-    return None if type_of.of(found) is None else found  # the type may lack such a value
+    fixed, found = {parts: n, axis: n - 1}, []
+    for x, name in zip(own, monoid.stands or [monoid.name], strict=True):
+        of, unit = name or monoid.name, _unit(x, name or monoid.name)
+        if unit is None:
+            return None
+        if MONOIDS[of].commutative:
+            sums = op(make([reads], range(rank - 1), of, [rank - 1]).text, "id", x)
+        else:
+            ends = tuple((e - 1, 1, 1) if d == axis else None for d, e in enumerate(shape(x)))
+            last = sel(join_text("slice", ends), Term(Scan, (f"{of} {axis}", args(*own))))
+            first = [Affine(()) if d == axis else plain(place[d]) for d in range(rank)]
+            sums = op(make([first], range(rank - 1)).text, "id", last)
+        padded = sel(join_text("pad", wide, unit), sel(join_text("slice", cut), sums))
+        found.append(op(make([window], range(rank), fixed=fixed).text, "id", padded))
+    # The type may lack such a value.
+    return None if any(type_of.of(x) is None for x in found) else found
 
 
-def _one_scan(own: Term, monoid: str, parts: int, axis: int) -> Term:
+def _one_scan(own: Sequence[Term], monoid: str, parts: int, axis: int) -> Term:
     """A scan over parts and what is in them as one dim, with these dims again."""
-    rank, extent = len(shape(own)), shape(own)[axis]
+    rank, extent = len(shape(own[0])), shape(own[0])[axis]
     order = [*(d for d in range(rank) if d not in (parts, axis)), parts, axis]
     to = make([[plain(order.index(d)) for d in range(rank)]], range(rank)).text
     back = make([[plain(order[d]) for d in range(rank)]], range(rank)).text
-    merged = sel(join_text("merge", rank - 2, 2), op(to, "id", own))
-    found = Term(Scan, (f"{monoid} {rank - 2}", args(merged)))
+    merged = (sel(join_text("merge", rank - 2, 2), op(to, "id", x)) for x in own)
+    found = Term(Scan, (f"{monoid} {rank - 2}", args(*merged)))
     return op(back, "id", sel(join_text("split", rank - 2, (-1, extent)), found))

@@ -57,7 +57,7 @@ from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_last_of_scan, sample_last, scan_of_part
 
 PACK = Pack(
-    "selector", version="3", summary="slices, pads, reshapes and concatenations, bit for bit"
+    "selector", version="4", summary="slices, pads, reshapes and concatenations, bit for bit"
 )
 
 
@@ -404,6 +404,13 @@ def reduction_of_splits(s: Sig, f: Cell, k: Spec, m: Spec, x: Value, y: Value, r
 def part_of_scan(k: Spec, m: Along, x: Value) -> Sides:
     """k(Scan(m, x)) = Scan(m', k(x))   for selectors that take the axis whole."""
     return sel(k, scan(m, x)), scan(scan_of_part(k, m, type_of(x)), sel(k, x))
+
+
+@PACK.law(source="ours: what comes before an element lies in the same row", search=False)
+def part_of_scan_of_two(k: Spec, m: Along, x: Value, y: Value) -> Sides:
+    """k(Scan(m, x, y)) = Scan(m', k(x), k(y))   for selectors that take the axis whole."""
+    made = scan_of_part(k, m, type_of(x))
+    return sel(k, scan(m, x, y)), scan(made, sel(k, x), sel(k, y))
 
 
 @PACK.law(source="definition of scans", sampler=sample_last(exact=True))

@@ -12,7 +12,7 @@ from axe_eq.pack import Later, Pack
 from axe_eq.program.terms import Value, type_of
 from axe_eq.rule.term import Term, Undefined
 
-PACK = Pack("sharding", version="9", summary="programs of all ranks of a mesh: laws for proofs")
+PACK = Pack("sharding", version="10", summary="programs of all ranks of a mesh: laws for proofs")
 
 form = Later("axe_eq_rules.digit_forms:form")
 

@@ -11,7 +11,7 @@ parts of 39 tiles of 192 x 64 are 117 pieces, all at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, prod
@@ -31,6 +31,8 @@ TILE, MOST = (128, 256), 150
 TILES = ((64, 64), (64, 128), (64, 192), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256),
          (192, 64), (192, 128), (256, 64), (256, 128))  # fmt: skip
 UNITS = (132, 66)
+# Those that fit a result, on either side: offered beside what round ones say.
+FITTING = tuple((m, n) for m in range(64, 257, 64) for n in range(64, 257, 16) if m * n < 1 << 16)
 # Elements that memory moves while a unit copies one, while it multiplies one pair, and while the
 # cache that all units share moves one; elements moved for a partial sum, which is written and read
 # in four bytes; and the power of what hides each other in part: ratios of an H200's figures.
@@ -87,14 +89,16 @@ class _Long:
         large = min(self.tiles(*TILE), self.tiles(*TILE[::-1]))
         if min(length // LEAST, MOST // large) < 2:
             return []
-        best = (self._best(units, length) for units in UNITS)
+        fitting = FITTING + tuple(tile[::-1] for tile in FITTING)
+        ways = *((units, TILES) for units in UNITS), (UNITS[0], fitting)
+        best = (self._best(units, length, tiles) for units, tiles in ways)
         return list(dict.fromkeys(parts for parts in best if parts > 1))
 
-    def _best(self, units: int, length: int) -> int:
+    def _best(self, units: int, length: int, of: Sequence[tuple[int, int]]) -> int:
         """The number of parts by which so many units are done first; 0 where there is none."""
         rows, cols, apart = self.sides
         offered: dict[int, float] = {}
-        for m, n in TILES:
+        for m, n in of:
             tiles = self.tiles(m, n)
             if parts := min(units // tiles, length // LEAST):
                 of_unit = max((m + n) * OF_COPY, m * n * OF_PRODUCT) / parts

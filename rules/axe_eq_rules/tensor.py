@@ -41,7 +41,7 @@ from axe_eq_rules.constants import constant, constant_text, exact_result, holds_
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_end_of_scan, sample_ends, turned_scan
 
-PACK = Pack("tensor", version="3", summary="views, constants, involutions and choices, bit for bit")
+PACK = Pack("tensor", version="4", summary="views, constants, involutions and choices, bit for bit")
 
 
 # -- signatures -----------------------------------------------------------------------------------
@@ -146,6 +146,12 @@ def view_of_operator(v: Sig, s: Sig, f: Cell, rest: Args) -> Sides:
 def turn_scan(v: Sig, m: Along, x: Value) -> Sides:
     """v[id](Scan(m, x)) = Scan(m', v[id](x))   if v permutes dims."""
     return op(v, "id", scan(m, x)), scan(turned_scan(v, m), op(v, "id", x))
+
+
+@PACK.law(source="ours: what comes before an element lies in the same row", search=False)
+def turn_scan_of_two(v: Sig, m: Along, x: Value, y: Value) -> Sides:
+    """v[id](Scan(m, x, y)) = Scan(m', v[id](x), v[id](y))   if v permutes dims."""
+    return op(v, "id", scan(m, x, y)), scan(turned_scan(v, m), op(v, "id", x), op(v, "id", y))
 
 
 @PACK.law(source="definition of scans", sampler=sample_ends(exact=True))

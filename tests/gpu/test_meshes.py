@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,17 @@ from axe_eq.extract.mesh.seen import READ, STORE
 from axe_eq.layout import Mesh
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES, Array
+from axe_eq.schedule.meeting import chunks_of
+from axe_eq_backends.cuda import image
+from axe_eq_backends.cuda.arrays import DeviceArray
+from axe_eq_backends.cuda.driver import driver
+from axe_eq_backends.cuda.launch import Loaded
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.mesh.peers import Copies
 from tests.unit.mesh.blocks import in_blocks
 from tests.unit.mesh.carried import carry
+from tests.unit.mesh.test_merging import drawn, merging
 
 pytestmark = pytest.mark.multigpu
 
@@ -108,6 +118,7 @@ def test_blocks_are_read_and_written_where_they_lie(
     goal = [placed(R, (512, 512))]
     exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=M2, outputs=goal)
     assert chosen
+    assert bool(exe.plan.under) == bool(late)  # own sums are merged with what has arrived
     given = [numbers(s, "f16", n) for n, s in enumerate(shapes)]
     found = exe.launch(*given, transport=transport)
     assert np.array_equal(np.asarray(flatten(found.outputs)[1][0]), exe.meaning(*given))
@@ -158,14 +169,15 @@ def test_kernels_read_and_store_on_other_devices(
         assert np.array_equal(got, factor * wanted), factor
 
 
-def test_bound_calls_follow_each_other_on_any_streams() -> None:
+@pytest.mark.parametrize(("chunks", "rows"), [(0, 64), (1, 64), (4, 64), (1, 512), (4, 512)])
+def test_bound_calls_follow_each_other_on_any_streams(chunks: int, rows: int) -> None:
     """Kernels that wait for the other device, which is late or early, on streams that change."""
     torch = pytest.importorskip("torch")
-    cuts, shapes = PRODUCTS["summed"], ((64, 256), (256, 384))
+    cuts, shapes = PRODUCTS["summed"], ((rows, 256), (256, 384))
     specs = [axe.Spec(s, "f16", layout=placed(c, s)) for s, c in zip(shapes, cuts, strict=False)]
-    goal = [placed(cuts[2], (64, 384))]
-    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=M2, outputs=goal)
-    assert exe.plan.signals
+    goal = [placed(cuts[2], (rows, 384))]
+    exe = axe.compile(lambda x, w: x @ w, *specs, target=telling(chunks), mesh=M2, outputs=goal)
+    assert {chunks_of(exe.plan.buffers[n]) for n in exe.plan.signals} == {chunks}
     given = [np.sign(numbers(s, "f16", n)).astype(np.float16) for n, s in enumerate(shapes)]
     run, wanted = exe.on("peers"), np.asarray(exe.meaning(*given), np.float32)
     bound, found = run.bind(run.shards(*given)), []
@@ -181,8 +193,42 @@ def test_bound_calls_follow_each_other_on_any_streams() -> None:
         assert np.array_equal(np.asarray(run.whole(parts), np.float32), wanted)
 
 
+def telling(chunks: int) -> Any:
+    """A machine whose kernels tell others of so many chunks, and never wait by events."""
+    dear, cheap = (1e-6, 1e-6), (1e-6, -0.1e-6)  # one chunk, or as many as there may be
+    told = None if not chunks else dear if chunks == 1 else cheap
+    links = tuple(replace(link, signal_s=2e-6, tell_s=told) for link in h200.links)
+    return h200.replace(links=links)
+
+
 def shards_of(shards: Any, number: int) -> list[Any]:
     return [mine[number] for mine in shards]
+
+
+@pytest.mark.parametrize("device", [0, 1])
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize(("dtype", "monoid"), [("f16", "+"), ("bf16", "+"), ("i32", "max")])
+def test_the_memory_of_either_device_merges(
+    dtype: str, monoid: str, bulk: bool, device: int
+) -> None:
+    """And rounds once, also what is subnormal."""
+    torch = pytest.importorskip("torch")
+    for n in range(2):
+        torch.zeros(1, device=f"cuda:{n}")
+    Copies(driver(), 2)  # which lets devices see each other's memory
+    built = image.build(plan(merging(dtype, monoid, bulk), h200))
+    x, y = drawn(dtype, 0), drawn(dtype, 1)
+    with np.errstate(all="ignore"):
+        want = {"+": np.add, "max": np.maximum}[monoid](x, y).astype(y.dtype)
+    held = {"x": (x, 0), "y": (y, device)}
+    raw = {n: torch.from_numpy(a.view(np.uint8).copy()).to(f"cuda:{d}")
+           for n, (a, d) in held.items()}  # fmt: skip
+    arrays = {n: DeviceArray(t.data_ptr(), dtype, x.shape, (x.shape[1], 1))
+              for n, t in raw.items()}  # fmt: skip
+    Loaded(built, 0).bind(arrays).launch()
+    for n in range(2):
+        torch.cuda.synchronize(n)
+    assert raw["y"].cpu().numpy().tobytes() == want.tobytes()
 
 
 def test_over_nccl_messages_stand_for_what_kernels_carry(

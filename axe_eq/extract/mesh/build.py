@@ -16,9 +16,26 @@ from axe_eq.extract.mesh.choose import Cuts, exchanged
 from axe_eq.extract.mesh.cuts import Cut, Form, Part, from_buffer, is_even, selector_needs
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
+from axe_eq.extract.mesh.merge import merge
 from axe_eq.extract.mesh.moves import NOTHING, Tree, exchange_nodes, is_through, tree_of
-from axe_eq.extract.mesh.options import Option, Parts, fold_text, folded_by, stands_for
-from axe_eq.extract.mesh.seen import ALIGNMENT_BYTES, READ, Failing, fresh_name, lies_across, meet
+from axe_eq.extract.mesh.options import (
+    Option,
+    Parts,
+    fold_text,
+    folded_by,
+    scanned_totals,
+    stands_for,
+)
+from axe_eq.extract.mesh.seen import (
+    ALIGNMENT_BYTES,
+    CHUNKS,
+    READ,
+    STORE,
+    Failing,
+    fresh_name,
+    lies_across,
+    meet,
+)  # fmt: skip
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.steps import exchange
@@ -51,6 +68,7 @@ from axe_eq.schedule.graph import (
     Step,
     TileNode,
 )
+from axe_eq.schedule.merging import Merging
 from axe_eq.target import Target
 
 
@@ -104,6 +122,7 @@ def build(
     compile_local: Compile,
     carried: Mapping[int, str] = MappingProxyType({}),
     failing: Failing = lambda step, graph: "nothing is emitted",
+    merging: Merging = lambda step, graph: None,
 ) -> Built:
     """The schedule graph of chosen cuts.
 
@@ -114,6 +133,7 @@ def build(
         compile_local: compiles a program of one device; equal ones are asked for every time.
         carried: exchanges that kernels carry, by number, and how; see `axe_eq.extract.mesh.seen`.
         failing: why a kernel of a graph cannot be written; None where it can.
+        merging: what a kernel takes whose result memory merges.
 
     Raises:
         ScheduleError: what such an exchange brings lies otherwise for every device.
@@ -129,6 +149,7 @@ def build(
         for root, wanted in zip(cuts.roots, cuts.problem.wanted, strict=True)
     ]
     steps = building.steps(compile_local)
+    merge(steps, building.buffers, outputs, cuts.problem.mesh, merging)
     if set(outputs) <= {w.buffer for s in steps if isinstance(s, SpmdStep) for w in s.writes}:
         meet(steps, building.buffers, building.told, cuts.problem.mesh, failing)
     buffers = {
@@ -156,7 +177,8 @@ class _Building:
         # Level and block -> buffer -> what is stored there.
         self.outputs: dict[tuple[int, int], dict[str, Node]] = {}
         self.moves: dict[int, list[MoveStep]] = {}
-        self.told: dict[str, float] = {}  # exchange -> its seconds where kernels wait themselves
+        # Exchange -> its seconds where kernels wait themselves, by chunks that they wait for.
+        self.told: dict[str, dict[int, float]] = {}
         self.wholes: dict[tuple[Node, Cut], str] = {}  # buffers that blocks lie in
         self.read = frozenset(topological(cuts.roots))
         self.tag = -1  # of the block that is computed
@@ -255,28 +277,18 @@ class _Building:
 
     def _scanned(self, node: Node, option: Option) -> Have:
         """A scan of a rank's part behind the totals of the ranks before it."""
-        assert option.parts is not None
-        monoid, axis = scan(node.text)
-        (arg,), (need,) = node.args, option.needs
-        own = self.get(arg, need)
-        since = self._since(own)
-        part = self._use(arg, need, own, since)
-        rank = len(node.shape)
-        total = make(
-            [[plain(rank if d == axis else d) for d in range(rank)]], range(rank), monoid.name,
-            [rank], {axis: 1},
-        )  # fmt: skip
-        (way,) = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
-        of = op_node(total.text, "id", [part])
-        self._add(way.parts, way.cut, Have(of, since, False, self.tag))
-        before = self.get(way.wanted, way.goal)
-        level = max(since, before.level)
-        part = self._use(arg, need, own, level)
-        behind = sel_node(join_text("concat", axis), [before.node, part])
-        every = scan_node(node.text, [behind])
+        (_, axis), reads = scan(node.text), list(zip(node.args, option.needs, strict=True))
+        since, own = self._given(reads)
+        ways = exchanged(node, option, self.mesh, f"totals of {len(self.at)}")
+        for way, total in zip(ways, scanned_totals(scan_node(node.text, own)), strict=True):
+            self._add(way.parts, way.cut, Have(total, since, False, self.tag))
+        level, given = self._given([*reads, *((way.wanted, way.goal) for way in ways)])
+        pairs = list(zip(given[len(ways) :], given, strict=False))
+        behind = [sel_node(join_text("concat", axis), pair) for pair in pairs]
+        every = scan_node(node.text, behind)
         self.source.setdefault(every, node)
-        n = before.node.shape[axis]
-        rows = tuple((n, 1, part.shape[d]) if d == axis else None for d in range(rank))
+        before, part = (x.shape[axis] for x in pairs[0])
+        rows = tuple((before, 1, part) if d == axis else None for d in range(len(node.shape)))
         return Have(sel_node(join_text("slice", rows), [every]), level, False, self.tag)
 
     def _add(self, value: Node, cut: Cut, have: Have) -> None:
@@ -385,8 +397,11 @@ class _Building:
             held = given.value_type.n_bytes if how == READ and given.role != "temporary" else 0
             kind, part = how, held // shard.n_devices(self.mesh)
             price = moves.seen(messages, part)
+            self.told[f"m{number}_{kind}"] = ways = dict[int, float]()
             if all(link.signal_s for link in moves.wires.links):
-                self.told[f"m{number}_{kind}"] = moves.seen(messages, part, signals=True).seconds
+                ways[0] = moves.seen(messages, part, signals=True).seconds
+            if how == STORE and all(link.tell_s for link in moves.wires.links):
+                ways |= {n: moves.seen(messages, part, chunks=n).seconds for n in CHUNKS}
         step = MoveStep(f"m{number}_{kind}", reads, (write,),
                         messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)

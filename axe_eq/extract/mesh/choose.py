@@ -21,7 +21,7 @@ from axe_eq.extract.mesh.cuts import Cut, Form, Part, form, local_type
 from axe_eq.extract.mesh.fused import Fused, Kernel
 from axe_eq.extract.mesh.minsum import Costs, solve, total
 from axe_eq.extract.mesh.moves import Moves, Price, Tree, is_through, tree_of
-from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit, stands_for
+from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_units, stands_for
 from axe_eq.extract.mesh.values import Values
 from axe_eq.program.node import INPUT, OP, Node, input_node, sel_node, topological
 from axe_eq.program.ops import join_text
@@ -111,9 +111,8 @@ def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> lis
     parts = option.parts
     assert parts is not None
     n = shard.ways(parts.axes, mesh)
-    one = Part(parts.axes, 1, 1)
+    one, found = Part(parts.axes, 1, 1), list[Exchanged]()
     if parts.monoid:
-        found = []
         for number, (value, dims) in enumerate(stands_for(node)):
             of = input_node(f"{name} {number}", lead(value.type, n))
             cut = (one, *(parts.cut[d] for d in dims))
@@ -121,16 +120,19 @@ def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> lis
             found.append(Exchanged(of, cut, of, goal))
         return found
     at, shape = parts.letter, node.shape
-    value = input_node(name, ValueType(node.dtype, (*shape[:at], n, *shape[at + 1 :])))
     rows = tuple((0, 1, n - 1) if d == at else None for d in range(len(shape)))
-    others = sel_node(join_text("slice", rows), [value])  # nobody waits for the last one's
     wide = tuple((n - 1, 0) if d == at else (0, 0) for d in range(len(shape)))
-    before = sel_node(join_text("pad", wide, scanned_unit(node)), [others])
 
     def along(part: Part) -> Cut:
         return *parts.cut[:at], part, *parts.cut[at + 1 :]
 
-    return [Exchanged(value, along(one), before, along(Part(parts.axes, 1, n - 1)))]
+    for number, unit in enumerate(scanned_units(node)):
+        type_ = ValueType(node.dtype, (*shape[:at], n, *shape[at + 1 :]))
+        value = input_node(f"{name} {number}", type_)
+        others = sel_node(join_text("slice", rows), [value])  # nobody waits for the last one's
+        before = sel_node(join_text("pad", wide, unit), [others])
+        found.append(Exchanged(value, along(one), before, along(Part(parts.axes, 1, n - 1))))
+    return found
 
 
 @dataclass(frozen=True)

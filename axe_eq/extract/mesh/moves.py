@@ -160,16 +160,19 @@ class Moves:
             seconds += 2 * packed_bytes(messages) / self.wires.packs
         return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
-    def seen(self, messages: Messages, copied: int = 0, signals: bool = False) -> Price:
+    def seen(
+        self, messages: Messages, copied: int = 0, signals: bool = False, chunks: int = 0
+    ) -> Price:
         """The price of messages that kernels carry: until devices have waited for each other.
 
         Args:
             messages: they.
             copied: bytes of a device that are copied to where others see them.
             signals: kernels wait for each other themselves.
+            chunks: see `Wires.waiting`.
         """
         n_bytes = self._bytes(messages)
-        waiting = self.wires.waiting(n_bytes, signals)
+        waiting = self.wires.waiting(n_bytes, signals, chunks)
         if copied:
             waiting += self.target.launch_s + self._copying(copied)
         return Price(messages.n_bytes, waiting, self.wires.by_link(n_bytes))

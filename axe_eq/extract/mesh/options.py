@@ -26,8 +26,8 @@ from axe_eq.extract.mesh.cuts import (
     selector_needs,
 )
 from axe_eq.program.gathers import looks
-from axe_eq.program.node import OP, SCAN, SEL, Node, op_node, op_type, sel_type
-from axe_eq.program.ops import MONOIDS, cell, folding, join_text, scan, selector
+from axe_eq.program.node import OP, SCAN, SEL, Node, op_node, op_type, sel_node, sel_type
+from axe_eq.program.ops import MONOIDS, Monoid, cell, folding, join_text, scan, selector
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.schedule import shard
@@ -278,16 +278,15 @@ class Machine:
         for cut in self._plain(node.shape, even=False, but=axis):
             needs = (cut,) * len(node.args)
             yield Option(needs, cut, self._moved(node, needs, cut))
-        if folding(monoid.name) != monoid.name or not monoid.commutative:
+        if not self._may_merge(monoid.name, node.type) or not scanned_units(node):
             return
-        if not self._may_merge(monoid.name, node.type) or scanned_unit(node) is None:
-            return
-        if node.type != node.args[0].type or not merges(node, monoid.name):
+        if any(n.dtype != node.dtype for n in (*node.args, *scanned_totals(node))):
             return
         for cut in self._plain(node.shape, even=True):
             if cut[axis].axes:
-                work = self._moved(node, (cut,), cut, times=2)
-                yield Option((cut,), cut, work, Parts(cut[axis].axes, axis, "", cut))
+                needs = (cut,) * len(node.args)
+                work = self._moved(node, needs, cut, times=2)
+                yield Option(needs, cut, work, Parts(cut[axis].axes, axis, "", cut))
 
     def _selector(self, node: Node) -> Iterator[Option]:
         """Of one that reads where integers say; others are read through."""
@@ -398,16 +397,39 @@ def fold_text(dims: Sequence[Sequence[int]], rank: int, monoid: str) -> str:
     return make(operands, range(rank), monoid, [rank]).text
 
 
-def scanned_unit(node: Node) -> float | None:
-    """What changes nothing that a scan merges it with; None where its type holds no such value."""
+def scanned_totals(node: Node) -> list[Node]:
+    """Per operand of a scan what stands for all that is scanned, of extent 1 along the axis."""
     monoid, axis = scan(node.text)
-    if monoid.unit is None:
-        return None
+    rank = len(node.shape)
+    dims = [plain(rank if d == axis else d) for d in range(rank)]
+    ends = tuple((n - 1, 1, 1) if d == axis else None for d, n in enumerate(node.shape))
+    found = []
+    for arg, name in zip(node.args, _standing(monoid), strict=True):
+        of = name or (monoid.name if monoid.n_values == 1 and monoid.commutative else "")
+        total = make([dims], range(rank), of, [rank], {axis: 1}).text if of else ""
+        last = join_text("slice", ends)
+        found.append(op_node(total, "id", [arg]) if of else sel_node(last, [node]))
+    return found
+
+
+def scanned_units(node: Node) -> list[float]:
+    """Per operand of a scan what stands for no element; none where a type holds no such value."""
+    monoid, axis = scan(node.text)
     rows = tuple((1, 0) if d == axis else (0, 0) for d in range(len(node.shape)))
-    whole_number = DTYPES[node.dtype].kind != "f" and math.isfinite(monoid.unit)
-    unit = int(monoid.unit) if whole_number else monoid.unit
-    try:
-        sel_type(join_text("pad", rows, unit), (node.type,))
-    except ProgramError:
-        return None
-    return unit
+    found: list[float] = []
+    for arg, name in zip(node.args, _standing(monoid), strict=False):
+        unit = MONOIDS[name].unit if name else monoid.unit
+        if unit is None:
+            return []
+        whole_number = DTYPES[arg.dtype].kind != "f" and math.isfinite(unit)
+        found.append(int(unit) if whole_number else unit)
+        try:
+            sel_type(join_text("pad", rows, found[-1]), (arg.type,))
+        except ProgramError:
+            return []
+    return found
+
+
+def _standing(monoid: Monoid) -> tuple[str, ...]:
+    """`Monoid.stands`, of a monoid of one value itself; () where nothing stands for parts."""
+    return monoid.stands or ("",) * (folding(monoid.name) == monoid.name)

@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from axe_eq.errors import AxeError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.mesh.across import Across, across
 from axe_eq.mesh.sides import side
+from axe_eq.mesh.steps import local_type
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import (
     Access,
@@ -28,10 +30,12 @@ from axe_eq.schedule.graph import (
     SpmdStep,
     Step,
 )
-from axe_eq.schedule.meeting import buffers_of, meeting, meets
+from axe_eq.schedule.meeting import buffers_of, meets, tells
 
 ALIGNMENT_BYTES = 128  # of where blocks and parts begin, as kernels read and write memory
 READ, STORE = "read", "store"  # by whom an exchange is carried
+CHUNKS = (1, 2, 4)  # that devices are told of
+MOST_TOLD = 1 << 30  # elements: numbers have 32 bits, and a transport may begin at half of them
 # Why a kernel of a graph cannot be written; None where it can.
 Failing = Callable[[KernelStep | MoveStep, ScheduleGraph], str | None]
 
@@ -94,7 +98,7 @@ def _ways(
 ) -> Iterator[str]:
     """How kernels may carry an exchange."""
     names = {b.name for b in pair}
-    held = any(b.within or b.role == "output" for b in pair)
+    held = any(b.within or b.name in graph.outputs for b in pair)  # an input may be returned
     if held or any(b.within in names for b in graph.buffers.values()):
         return
     source, goal = pair
@@ -128,8 +132,8 @@ def _is_of_kernels(graph: ScheduleGraph, step: MoveStep, name: str, how: str) ->
 
 
 def meet(
-    steps: list[Step], buffers: dict[str, BufferSpec], told: Mapping[str, float], mesh: str,
-    failing: Failing,
+    steps: list[Step], buffers: dict[str, BufferSpec], told: Mapping[str, Mapping[int, float]],
+    mesh: str, failing: Failing,
 ) -> None:  # fmt: skip
     """Let kernels wait for other devices themselves where that is cheaper.
 
@@ -138,40 +142,101 @@ def meet(
     Args:
         steps: of all ranks, which are changed.
         buffers: theirs, to which the numbers of meetings are added.
-        told: exchange -> its seconds where kernels wait themselves.
+        told: exchange -> its seconds where kernels wait themselves, by the number of chunks that
+            those who store tell of; 0 where those who read tell that they have come.
         mesh: text.
         failing: whether kernels can be written so.
     """
     for number, move in enumerate(steps):
-        seconds = told.get(move.name)
-        if not isinstance(move, MoveStep) or seconds is None or seconds >= move.time_s:
+        if not isinstance(move, MoveStep):
             continue
-        (goal,) = move.writes
-        readers = [n for n, s in enumerate(steps) if goal in s.reads]
-        reader = steps[readers[0]] if len(readers) == 1 else move
-        if isinstance(reader, SpmdStep):
-            made = _met(reader, goal, fresh_name("s", buffers), shard.n_devices(mesh), failing)
+        ways = sorted(told.get(move.name, {}).items(), key=lambda way: way[1])
+        for chunks, seconds in ways:
+            if seconds >= move.time_s:
+                break
+            meeting_ = _Meeting(fresh_name("s", buffers), mesh, chunks, failing)
+            made = meeting_.met(steps, move, buffers)
             if made is not None:
-                steps[readers[0]], added = made
+                for at, step in made.items():
+                    steps[at] = step
                 steps[number] = replace(move, time_s=seconds)
-                buffers |= {b.name: b for b in added}
+                n_devices = shard.n_devices(mesh)
+                buffers |= {b.name: b for b in buffers_of(meeting_.name, n_devices, chunks)}
+                break
 
 
-def _met(
-    step: SpmdStep, goal: Access, name: str, n_devices: int, failing: Failing
-) -> tuple[SpmdStep, Sequence[BufferSpec]] | None:
-    """A local step whose kernel that reads a buffer waits for it, and the numbers that it meets by.
+@dataclass(frozen=True)
+class _Meeting:
+    """A meeting that may be made of an exchange.
 
-    None where it cannot.
+    Attributes:
+        name: its own.
+        mesh: text.
+        chunks: that those who store tell of, or 0.
+        failing: whether kernels can be written so.
     """
-    pairs = zip(step.graph.inputs, step.reads, strict=True)
-    awaited = {own for own, access in pairs if access == goal}
-    graph = meets(step.graph, name, awaited, n_devices)
-    if graph is None or any(failing(s, graph) for s in meeting(graph)):
-        return None
-    added = buffers_of(name, n_devices)
-    reads = (*step.reads, *(Access(b.name, b.layout) for b in added))
-    return replace(step, graph=graph, reads=reads), added
+
+    name: str
+    mesh: str
+    chunks: int
+    failing: Failing
+
+    def met(
+        self, steps: Sequence[Step], move: MoveStep, buffers: Mapping[str, BufferSpec]
+    ) -> dict[int, SpmdStep] | None:
+        """The steps that tell and wait, by number; None where kernels cannot."""
+        (source,), (goal,), found = move.reads, move.writes, dict[int, SpmdStep]()
+        chunk = self._chunk(buffers[source.buffer], buffers[goal.buffer])
+        if chunk is None:
+            return None
+        sides = [(n, s, goal) for n, s in enumerate(steps) if goal in s.reads]
+        if self.chunks:
+            sides += [(n, s, source) for n, s in enumerate(steps) if source in s.writes]
+        elif len(sides) != 1:
+            return None
+        for n, step, access in sides:
+            made = self._step(step, access, chunk)
+            if made is None or n in found:
+                return None
+            found[n] = made
+        return found
+
+    def _chunk(self, source: BufferSpec, goal: BufferSpec) -> int | None:
+        """Elements of a chunk: along the first dim that devices have parts of; None where none."""
+        whole, part = goal.value_type.shape, local_type(goal, self.mesh).shape
+        if self.chunks and prod(part) >= MOST_TOLD:
+            return None
+        if self.chunks < 2:
+            return 0
+        dim = next((d for d, n in enumerate(part) if len(part) == len(whole) and n < whole[d]), -1)
+        if dim < 0 or part[dim] % self.chunks:
+            return None
+        span = prod(part[dim:])
+        begins = _across(source, goal, self.mesh).begins
+        return None if any(place % span for _, place in begins) else span // self.chunks
+
+    def _step(self, step: Step, access: Access, chunk: int) -> SpmdStep | None:
+        """A step whose kernels wait for what they read, or tell of what they store."""
+        if not isinstance(step, SpmdStep):
+            return None
+        given, made = (
+            [own for own, a in zip(names, of, strict=True) if a == access]
+            for names, of in ((step.graph.inputs, step.reads), (step.graph.outputs, step.writes))
+        )
+        n = shard.n_devices(self.mesh)
+        if made:
+            graph = tells(step.graph, self.name, made[0], n, self.chunks, chunk)
+        else:
+            graph = meets(step.graph, self.name, given, n, self.chunks, chunk)
+        if graph is None:
+            return None
+        added = graph.inputs[len(step.graph.inputs) :]
+        changed = [s for s in graph.kernels if {a.buffer for a in s.reads} & {*added}]
+        if any(self.failing(s, graph) for s in changed):
+            return None
+        all_ = {b.name: b for b in buffers_of(self.name, n, self.chunks)}
+        more = tuple(Access(name, all_[name].layout) for name in added)
+        return replace(step, graph=graph, reads=(*step.reads, *more))
 
 
 def fresh_name(stem: str, taken: Iterable[str]) -> str:

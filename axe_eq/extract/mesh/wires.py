@@ -77,16 +77,20 @@ class Wires:
                 found.append(self.link(number).seconds(n_bytes, n_messages))
         return max(found)
 
-    def waiting(self, n_bytes: Ints, signals: bool = False) -> float:
+    def waiting(self, n_bytes: Ints, signals: bool = False, chunks: int = 0) -> float:
         """What it takes until devices may see what these bytes are; 0 where some do not.
 
         Args:
             n_bytes: between every two devices.
             signals: kernels wait for each other themselves.
+            chunks: that those who store tell of; 0 where those who read tell that they have come.
         """
         levels = np.unique(self.level[n_bytes > 0]).tolist()
         links = [self.link(number) for number in levels]
         found = [link.signal_s if signals else link.wait_s for link in links]
+        if chunks:
+            told = [link.tell_s or (0.0, 0.0) for link in links]
+            found = [first + more * (chunks - 1) for first, more in told]
         return max(found, default=0.0) if all(found) else 0.0
 
     def by_link(self, n_bytes: Ints) -> dict[str, float]:

@@ -16,7 +16,7 @@ from axe_eq.errors import AxeError, PackError, SearchError, cause, raised_at
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
 from axe_eq.extract.search.merge import Group
-from axe_eq.schedule.graph import Access, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Target
 
 MOST_ROUNDS = 20
@@ -159,15 +159,23 @@ def _computed(step: KernelStep) -> str:
     return f"{words} of {', '.join(step.nodes[root].type for root in step.roots)}"
 
 
+def _meets(buffer: BufferSpec) -> tuple[bool, bool, int]:
+    """Whether devices wait for a buffer, or are told of it, and in which chunks."""
+    return bool(buffer.after), bool(buffer.before), buffer.chunk
+
+
 def content(step: KernelStep | MoveStep, graph: ScheduleGraph) -> object:
     """What a step computes and how, whatever it and its buffers are called."""
     number: dict[str, int] = {}
 
     def seen(accesses: Sequence[Access]) -> tuple[Any, ...]:
         return tuple(
-            (number.setdefault(a.buffer, len(number)), a.layout, graph.buffers[a.buffer].type)
+            (
+                number.setdefault(a.buffer, len(number)), a.layout, graph.buffers[a.buffer].type,
+                number.get(graph.buffers[a.buffer].over, -1), _meets(graph.buffers[a.buffer]),
+            )
             for a in accesses
-        )
+        )  # fmt: skip
 
     accesses = seen(step.reads), seen(step.writes)
     if isinstance(step, MoveStep):

@@ -302,7 +302,7 @@ class ThreadBuilder(Builder):
         barrier, slot = self._barrier("arrive", barrier, slot)
         n, named, at = self.kernel.cluster, f"arrive at {barrier}", user_line()
         ranks = given.integers(named, "ranks", ranks)
-        landings = reached(ranks, n, named, self._conditions, at) if ranks else 1
+        landings = reached(ranks, n, named, self._conditions, at, turns=True) if ranks else 1
         self._add(ir.Arrive(barrier, slot, ranks, landings))
 
     @contextmanager
@@ -353,6 +353,19 @@ class ThreadBuilder(Builder):
             last: one.
         """
         self._add(ir.Signal(_numbers("signal", flags), _numbers("signal", last, 1)))
+
+    def clear(self, flags: ir.View) -> None:
+        """Set a device's own numbers to 0, which nobody adds to any more; one thread does."""
+        self._add(ir.Clear(_numbers("clear", flags)))
+
+    def tell(self, *told: tuple[ir.View, Int]) -> None:
+        """Tell devices that elements are stored, which the issuing thread knows.
+
+        Args:
+            told: one number of a device, and how many elements are added to it.
+        """
+        flags = tuple(_numbers("tell", flag, 1) for flag, _ in told)
+        self._add(ir.Tell(flags, tuple(integer("tell", "count", n) for _, n in told)))
 
     def wait_signals(self, flag: ir.View, least: int) -> None:
         """Wait until so many signals have come to a device's own integer; every thread does."""
@@ -446,6 +459,21 @@ class ThreadBuilder(Builder):
         elif ranks:
             raise refuse("copy_async", f"to CTAs {_listed(ranks)}", "k.arrives(barrier, slot)")
         self._add(copy)
+
+    def merge_async(self, dst: ir.View, src: ir.View, monoid: str = "+") -> None:
+        """Start to merge shared memory with what a global tensor holds, and leave it there.
+
+        One thread issues it; it is done when its group is, as a store is.
+
+        Args:
+            dst: a part of an output, which holds something before the kernel.
+            src: in shared memory, of the same shape.
+            monoid: one that an instruction of the machine merges by in memory.
+        """
+        self._merges("merge_async", dst, src, monoid)
+        if (dst.buffer.space, src.buffer.space) != (ir.GMEM, ir.SMEM):
+            raise refuse("merge_async", f"{src} to {dst}", "shared to global memory")
+        self._add(ir.MergeAsync(dst, src, monoid=monoid))
 
     def gemm_async(self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int) -> None:
         """Multiply, asynchronously: acc[m, n] (+)= a[m, k] b[n, k]; one group."""

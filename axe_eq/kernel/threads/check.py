@@ -68,7 +68,9 @@ def _top(kernel: ir.Kernel, target: Target) -> None:
     if not any(isinstance(s, ir.Roles) for s in kernel.body):
         return
     for s in kernel.body:
-        if not isinstance(s, ir.Roles | ir.Let | ir.ClusterArrive | ir.ClusterWait | ir.Signal):
+        if not isinstance(
+            s, ir.Roles | ir.Let | ir.ClusterArrive | ir.ClusterWait | ir.Signal | ir.Clear
+        ):
             raise broken(s, "stands beside roles", "statements inside a role")
 
 

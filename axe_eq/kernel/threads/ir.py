@@ -33,6 +33,7 @@ from axe_eq.kernel.ir import (
     Index,
     Let,
     Map,
+    Merge,
     Primitive,
     Reduce,
     Scan,
@@ -50,11 +51,11 @@ from axe_eq.target import Completion
 
 __all__ = [
     "CTA", "GMEM", "GROUPS", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP",
-    "WARPS_PER_GROUP", "Arrive", "Assign", "Await", "Body", "Buffer", "ClusterArrive",
+    "WARPS_PER_GROUP", "Arrive", "Assign", "Await", "Body", "Buffer", "Clear", "ClusterArrive",
     "ClusterWait", "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For",
-    "Gather", "Gemm", "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce",
-    "Role", "Roles", "Scan", "Scope", "Signal", "Statement", "Subscript", "Sync", "View", "Wait",
-    "WaitGroup", "Where", "children", "span", "walk",
+    "Gather", "Gemm", "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Merge", "MergeAsync",
+    "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Signal", "Statement", "Subscript",
+    "Sync", "Tell", "View", "Wait", "WaitGroup", "Where", "children", "span", "walk",
 ]  # fmt: skip
 
 GMEM = Space("gmem", GLOBAL, ("m",))
@@ -351,6 +352,21 @@ class CopyAsync(Primitive):
 
 
 @dataclass(eq=False)
+class MergeAsync(CopyAsync):
+    """Start to merge shared memory with what global memory holds, by a monoid, and leave it there.
+
+    It completes with the group that the next `Commit` closes.
+    """
+
+    name: ClassVar = "merge_async"
+    monoid: str = "+"
+
+    def details(self) -> str:
+        """By which monoid."""
+        return f", by {self.monoid}"
+
+
+@dataclass(eq=False)
 class Signal(Primitive):
     """Tell all devices that what this one did before the kernel is done.
 
@@ -362,6 +378,36 @@ class Signal(Primitive):
     tiles: ClassVar = ("flags", "last")
     flags: View
     last: View
+
+
+@dataclass(eq=False)
+class Clear(Primitive):
+    """One thread of the grid sets a device's own numbers to 0, which nobody adds to any more."""
+
+    name: ClassVar = "clear"
+    tiles: ClassVar = ("flags",)
+    flags: View
+
+
+@dataclass(eq=False)
+class Tell(Primitive):
+    """Tell devices that elements are stored: a number of each grows by how many.
+
+    All that the issuing thread knows is known to who has waited for such a number.
+    """
+
+    name: ClassVar = "tell"
+    controls: ClassVar = ("counts",)
+    flags: tuple[View, ...]
+    counts: tuple[Int, ...]
+
+    def views(self) -> tuple[View, ...]:
+        """The numbers."""
+        return self.flags
+
+    def details(self) -> str:
+        """How many elements there are more."""
+        return f", {', '.join(map(str, self.counts))} elements more"
 
 
 @dataclass(eq=False)
@@ -404,6 +450,12 @@ class Kernel(ir.Kernel):
     awaited: frozenset[str] = frozenset()
     issuer: ClassVar[str] = "thread"
     issuer_numbers: ClassVar[frozenset[str]] = frozenset(v.name for v in (WARP, LANE, THREAD))
+
+    @property
+    def merged(self) -> frozenset[str]:
+        """Names of outputs that hold something before, with which results are merged."""
+        found = (s for s, _ in walk(self) if isinstance(s, Merge | MergeAsync))
+        return frozenset(s.dst.buffer.name for s in found)
 
     @property
     def top(self) -> Where:

@@ -82,6 +82,16 @@ def tma_store(w: Writer, call: Call, s: ir.Primitive) -> None:
     w.line(f"{name}({', '.join([*args, *map(w.expr, coords)])});")
 
 
+def tma_merge(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A bulk store that memory merges with what it holds."""
+    coords, by = call["coords"], prelude.MERGED_BY[call["monoid"]]
+    name = f"tma_{by}_{len(coords)}d"
+    w.use(name, lambda: prelude.tma_store(len(coords), by))
+    w.use("TensorMap")
+    args = [f"&{w.map_name(call['map'])}", w.address(call["address"])]
+    w.line(f"{name}({', '.join([*args, *map(w.expr, coords)])});")
+
+
 def cp_async(w: Writer, call: Call, s: ir.Primitive) -> None:
     """An ordinary async copy."""
     n_bytes = call["count"] * call["tensor"].itemsize
@@ -435,7 +445,8 @@ def sync(w: Writer, call: Call, s: ir.Primitive) -> None:
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load_multicast,
-    "tma_store": tma_store, "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
+    "tma_store": tma_store, "tma_merge": tma_merge,
+    "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
     "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma, "map": map_cells, "fill": fill,
     "index": index, "accumulate": accumulate, "shuffle": shuffle, "ld_reduce": ld_reduce,
     "sync": sync, **memory_calls.CALLS,

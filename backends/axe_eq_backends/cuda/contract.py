@@ -142,8 +142,12 @@ def _turned(
 # -- kernels --
 
 
-def kernel(c: Contraction, name: str, row: Instr, parameters: Mapping[str, int]) -> ir.Kernel:
+def kernel(
+    c: Contraction, name: str, row: Instr, parameters: Mapping[str, int], merges: str = ""
+) -> ir.Kernel:
     """The kernel of a contraction on an instruction row, by a candidate's parameters.
+
+    With `merges` memory merges its result with what it holds, by that monoid.
 
     Raises:
         DispatchError, ScheduleError: it cannot be written so.
@@ -154,7 +158,9 @@ def kernel(c: Contraction, name: str, row: Instr, parameters: Mapping[str, int])
         raise ScheduleError(f"kernel {name}", f"multiplies {fused.dtype} by {row.name}", held)
     if row.family == OF_TILES:
         found = fused.turned() if parameters["turned"] else fused
-        return _Persistent(found, name, Tiling.of(parameters)).kernel()
+        return _Persistent(found, name, Tiling.of(parameters)).kernel(merges)
+    if merges:
+        raise ScheduleError(f"kernel {name}", f"merges its result on {row.name}", OF_TILES)
     matrix = row.family == OF_REGISTERS[0]
     return products(fused, Tile(**parameters, matrix=matrix, dtype=dtype), name)
 
@@ -186,8 +192,8 @@ class _Persistent:
             raise self.refuse(f"a factor is computed ({cell})", "tensors as they lie")
         return operand
 
-    def kernel(self) -> ir.Kernel:
-        """The kernel."""
+    def kernel(self, merges: str = "") -> ir.Kernel:
+        """The kernel; memory may merge its result with what it holds."""
         c, tiling = self.c, self.tiling
         rows, self.m = spanned(c, c.rows, tiling.m, self._in_lines)
         cols, self.n = spanned(c, c.cols, tiling.n, self._in_lines)
@@ -210,6 +216,7 @@ class _Persistent:
             tuple(c.shape[d] for d in self.lead),
             tuple(c.shape[d] for d in self.parts),
             self.end and (self.lead.index(self.end[0]), self.end[2]),
+            merges,
         )
         return gemm(problem, tiling, self.name)
 

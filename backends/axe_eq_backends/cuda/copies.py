@@ -21,6 +21,7 @@ from axe_eq.schedule.window import window_elements
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.threads import Register, Step, Swizzled
+from axe_eq_backends.cuda.tma import check_monoid
 
 INDEX_MAX = (1 << 31) - 1
 WORD_BYTES = 4
@@ -108,6 +109,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     """Plan a copy between registers and memory for a row ``ldst.<ld|st>_<place>``.
 
     Places are global memory, the own shared memory, and that of a CTA of the cluster ("peer").
+    ``ldst.merge_global`` is a store that memory merges with what it holds, word by word.
     """
     assert isinstance(primitive, ir.Copy | ir.Fetch)
     kind = row.name.partition(".")[2]
@@ -119,12 +121,27 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     threads.check_dtype(row, tile.buffer.dtype)
     if place == "gmem":
         assert isinstance(primitive, ir.Copy)
+        if isinstance(primitive, ir.Merge):
+            return _merging(row, kind, primitive, context)
         if kind.endswith("apart") and primitive.via != row.name:
             raise DispatchError(
                 row.name, "two loads for one, that nobody asks for", f"via={row.name}"
             )
         return global_plan(row, kind, primitive.fill, tile, memory, context)
     return _shared(row, kind, primitive, tile, memory, context)
+
+
+def _merging(row: Instr, kind: str, merge: ir.Merge, context: Context) -> Plan:
+    """Words of registers that memory merges."""
+    check_monoid(row, merge.monoid, merge.dst)
+    plan = global_plan(row, kind, merge.fill, merge.src, merge.dst, context)
+    plan.calls = [Call(c.op, {**c.args, "monoid": merge.monoid}) for c in plan.calls]
+    ends = [c for c in plan.calls if c["before"] is not None or c["inside"] is not None]
+    if ends or any(
+        len(c["regs"].index) * merge.src.buffer.itemsize < WORD_BYTES for c in plan.calls
+    ):
+        raise DispatchError(row.name, f"parts of words of {merge.dst}", "whole words")
+    return plan
 
 
 def _shared(

@@ -32,17 +32,18 @@ def _family(name: str, derive: Derive, *calls: str) -> RowFamily:
 
 
 OWN = (
-    _family("tma", tma.derive, "tma_load", "tma_load_multicast", "tma_store"),
+    _family("tma", tma.derive, "tma_load", "tma_load_multicast", "tma_store",
+            "tma_merge"),
     _family("cp", cp_async.derive, "cp_async"),
     _family("wgmma", wgmma.derive, "wgmma", "wgmma_fence", "wgmma_commit"),
     _family("mma", mma.derive, "mma"),
     _family("fma", fma.derive, "fma"),
     _family("ldst", copies.derive, "ld_global", "ld_global_apart", "st_global", "ld_shared",
-            "st_shared", "ld_peer"),
+            "st_shared", "ld_peer", "merge_global"),
     _family("gather", gathers.derive),
     _family("matrix", matrix.derive, "ldmatrix", "stmatrix"),
     _family("signal", signals.derive, "signal_clear", "signal_fence", "signal_add",
-            "signal_wait"),
+            "tell_fence", "signal_tell", "signal_wait"),
     _family("move", warps.derive_move),
     _family("cells", warps.derive_cells, "map", "fill", "index"),
     _family("shuffle", warps.derive_reduce, "accumulate", "shuffle", "ld_reduce", "sync"),

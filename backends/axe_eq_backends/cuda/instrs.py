@@ -162,6 +162,7 @@ _STORED = (
     ("u8",),
     ("i16",),
 )
+_MERGED = (("f16",), ("bf16",), ("i32",))  # where memory rounds as cells do
 TMA = (
     Instr("tma.load", "copy_async", (), _STORED, "thread", "mbarrier", "async", limits=_TMA_LIMITS),
     # Into the same bytes of several CTAs' shared memory, named by a mask of 16 bits.
@@ -176,6 +177,8 @@ TMA = (
         limits=_TMA_LIMITS,
     ),
     Instr("tma.store", "copy_async", (), _STORED, "thread", "bulk", "async", limits=_TMA_LIMITS),
+    # f32 is added by memory too, but what is subnormal is lost there (PTX ISA 9.7.13, red).
+    Instr("tma.merge", "merge_async", (), _MERGED, "thread", "bulk", "async", limits=_TMA_LIMITS),
 )
 CP_ASYNC = (
     Instr(
@@ -186,6 +189,8 @@ LOAD_STORE = tuple(
     Instr(f"ldst.{place}", "copy", (), _STORED, limits={"bytes": 16})
     for place in ("ld_global", "ld_global_apart", "st_global", "ld_shared", "st_shared")
 )
+# Merged in memory, wherever it is: at the scope of the system.
+MERGE = (Instr("ldst.merge_global", "merge", (), _MERGED, limits={"bytes": 4}),)
 # Loads from the shared memory of a CTA of the cluster.
 FETCH = (Instr("ldst.ld_peer", "fetch", (), _STORED, limits={"bytes": 16}),)
 # Loads at addresses that depend on registers: vectors where one index serves all of one.
@@ -206,10 +211,24 @@ REGISTERS = (
 # Of devices that see each other's memory: at the scope of the system.
 SIGNALS = (
     Instr("signal.add", "signal", (), (("i32",),)),
+    Instr("signal.clear", "clear", (), (("i32",),)),
+    Instr("signal.tell", "tell", (), (("i32",),), "thread"),
     Instr("signal.wait", "await", (), (("i32",),)),
 )
 
 HOPPER = (
-    *(WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + FETCH + GATHER + MATRIX + REGISTERS),
+    *(
+        WGMMA
+        + MMA
+        + FMA
+        + TMA
+        + CP_ASYNC
+        + LOAD_STORE
+        + MERGE
+        + FETCH
+        + GATHER
+        + MATRIX
+        + REGISTERS
+    ),
     *SIGNALS,
 )

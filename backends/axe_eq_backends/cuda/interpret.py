@@ -113,6 +113,9 @@ def run(
         flat[access.buffer] = made.astype(DTYPES[held.value_type.dtype].numpy)
     for name in {read.buffer for read in step.reads}:  # a step may see a view of one
         flat[name][elements(over.buffers[name].layout, arrays[name].shape)] = arrays[name]
+    for write in step.writes:
+        if over_it := graph.buffers[write.buffer].over:
+            flat[write.buffer] = flat[over_it].copy()
     when = SWEEP[order] if order < len(SWEEP) else "random"
     launch(kernel.lowered, flat, planned=kernel.planned, order=when, seed=order,
            spans={n: span(Layout.parse(graph.buffers[n].layout)) for n in flat},

@@ -17,8 +17,9 @@ from axe_eq.lower.formulas import Cone
 from axe_eq.lower.own import Lowered, own_kernel
 from axe_eq.lower.read import as_kernel, read_cone
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.merging import merges
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda import contract
+from axe_eq_backends.cuda import contract, merging
 from axe_eq_backends.cuda.lane_price import SECTOR_BYTES
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.meet import meet
@@ -49,8 +50,13 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
     cone = read_cone(
         step if isinstance(step, KernelStep) else as_kernel(step, graph, "lanes"), alone
     )
+    over = graph.buffers[step.writes[0].buffer].over
+    by = merges(step, graph).get(over, "") if isinstance(step, KernelStep) else ""
+    if over and not by:
+        raise cone.refuse(f"lies over {over!r}", "an operand that it merges its result with")
+    cone = merging.alone(cone, over) if by else cone
     try:
-        made = _schedule(cone, step, target)
+        made = _schedule(cone, step, target, by)
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
     # Small reductions are read as cells too, with a tensor for each place: not by every kernel.
@@ -79,9 +85,13 @@ def _streamed(
     return frozenset({name} if whole and is_result else ())
 
 
-def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowered:
+def _schedule(
+    cone: Cone, step: KernelStep | MoveStep, target: Target, merges: str = ""
+) -> Lowered:  # fmt: skip
     if isinstance(step, MoveStep):  # which no search chose
         return Lowered(*written(cone, cheapest(cone, target)))
+    if merges and (not step.row or is_streaming(cone)):
+        raise cone.refuse(f"merges its result by {merges}", "a sum of products")
     if not step.row:
         return Lowered(*written(cone, step.parameters))
     row = next((r for r in target.rows("gemm") if r.name == step.row), None)
@@ -98,7 +108,8 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
     if not (cone.folds and all(f.product and min(f.dims) >= cone.rank for f in cone.folds)):
         raise cone.refuse("has other reductions than sums of products", "nothing beside those")
     contraction, buffers = _contraction(cone)
-    return Lowered(contract.kernel(contraction, cone.name, row, step.parameters), buffers)
+    made = contract.kernel(contraction, cone.name, row, step.parameters, merges)
+    return Lowered(made, buffers)
 
 
 def names_of(row: Instr, streams: bool) -> frozenset[str]:

@@ -68,6 +68,14 @@ def st_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     tensor.write(element[..., None] + np.arange(n), values, active)
 
 
+def merge_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """Each thread with a true guard has memory merge its elements with what is there."""
+    element, active, n = _global(call, env)
+    values = read_registers(cta, call["regs"], env, issue, active.any(-1))
+    tensor = cta.tensors[call["tensor"].name]
+    tensor.merge(element[..., None] + np.arange(n), values, active, call["monoid"])
+
+
 def _global(call: Call, env: Env) -> tuple[Ints, Any, int]:
     """(first element of every thread, which elements of its vector are accessed, their number)."""
     shape, n = env["lane"].shape, len(call["regs"].index)
@@ -166,7 +174,7 @@ def tma_load(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 def tma_store(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """The inverse; elements outside the tensor are not written."""
+    """The inverse; elements outside the tensor are not written. Memory may merge them."""
     byte, element, inside = _box(cta, call, env, issue)
     copy = issue.primitive
     assert isinstance(copy, ir.CopyAsync)
@@ -500,6 +508,12 @@ def signal_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     cta.fenced = True
 
 
+def signal_tell(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """A thread adds to a number: what it knows is told with it, if a fence stands between."""
+    tensor, count = cta.tensors[call["tensor"].name], int(evaluate(call["count"], env))
+    signals.tell(cta, tensor, _number(call, env), count, issue)
+
+
 def signal_wait(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """The number is there, for the statement has waited; what it tells is known."""
     signals.acquire(cta, cta.tensors[call["tensor"].name], _number(call, env), issue)
@@ -514,10 +528,12 @@ MEANINGS: Mapping[str, Meaning] = {
     "ld_shared": ld_shared, "st_shared": st_shared, "ld_peer": ld_peer,
     "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_load_multicast": tma_load,
-    "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,
+    "tma_store": tma_store, "tma_merge": tma_store, "merge_global": merge_global,
+    "cp_async": cp_async_copy, "wgmma": wgmma,
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
     "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
     "ld_reduce": ld_reduce, "sync": sync, "signal_clear": signal_add, "signal_add": signal_add,
-    "signal_fence": signal_fence, "signal_wait": signal_wait,
+    "signal_fence": signal_fence, "tell_fence": signal_fence, "signal_tell": signal_tell,
+    "signal_wait": signal_wait,
     **scan_meaning.MEANINGS,
 }  # fmt: skip

@@ -221,6 +221,15 @@ def st_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     guarded(w, call["guard"], _inside(w, call, "st", path))
 
 
+def merge_global(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Words that memory merges, one after the other."""
+    by, regs = prelude.MERGED_BY[call["monoid"]], call["regs"]
+    name = f"{by}_global_{regs.buffer.dtype}"
+    w.use(name, lambda: prelude.merge_global(by, regs.buffer.dtype))
+    (word,) = words_of(w, regs)
+    guarded(w, call["guard"], f"{name}({global_address(w, call)}, {word});")
+
+
 def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A vector load from shared memory."""
     guarded(
@@ -243,5 +252,6 @@ def ld_peer(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "ld_global": ld_global, "ld_global_apart": ld_global, "st_global": st_global,
+    "merge_global": merge_global,
     "ld_shared": ld_shared, "st_shared": st_shared, "ld_peer": ld_peer,
 }  # fmt: skip

@@ -51,7 +51,8 @@ from axe_eq_backends.cuda.schedules.transpose import (
     turn,
 )
 
-PAGE_BYTES = 2048  # rows so far apart share channels of memory
+PAGE_BYTES = 512  # rows so far apart share channels of memory
+WORD_BYTES = 4
 TURN_REGISTERS = 10  # of a thread that turns a block, beside it
 # Elements of a dim that reads or writes along it continue; sectors are of 32 bytes.
 WORTH_TURNING = 8
@@ -172,9 +173,10 @@ class Maps:
                     target, parameters,
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
+                    waits=t.n_bytes / prod(counts) / target.figure("cta_bytes_per_s"),
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops)
+                    chain=chained(target, held, flops) + self._word_by_word(target, wide)
                     + at_ends * t.ends(target, run if self.shifted else 0),
                     wide=wide, phases=False, shifted=self.shifted,
                     apart=target.figure("held_apart") * log2(held // wide),
@@ -182,6 +184,11 @@ class Maps:
                 )
             )  # fmt: skip
         return found
+
+    def _word_by_word(self, target: Target, wide: int) -> float:
+        """Seconds of a thread that reads of many operands no more than a word of each."""
+        read = (DTYPES[o.dtype].itemsize * wide for o in self.tensors.operands if not o.counts)
+        return sum(n <= WORD_BYTES for n in read) * target.figure("small_read_s")
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """A map of so many vectors a thread."""

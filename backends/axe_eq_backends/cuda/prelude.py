@@ -309,12 +309,27 @@ def tma_load(rank: int, multicast: bool = False) -> str:
 }}"""
 
 
-def tma_store(rank: int) -> str:
-    """A bulk tensor store that completes with its group."""
+MERGED_BY = {"+": "add", "max": "max", "min": "min"}  # as memory merges
+
+
+def merge_global(by: str, dtype: str) -> str:
+    """A word in global memory, of any device, that is merged with a register."""
+    kind = {"f16": "noftz.f16x2", "bf16": "noftz.bf16x2", "i32": "s32"}[dtype]
+    c_type = "int" if dtype == "i32" else "unsigned"
+    form = f"red.relaxed.sys.global.{by}.{kind} [%0], %1;"
+    body = f'asm volatile("{form}" :: "l"(a), "r"(x) : "memory");'
+    return f"{DEVICE} void {by}_global_{dtype}(void* a, {c_type} x) {{\n  {body}\n}}"
+
+
+def tma_store(rank: int, by: str = "") -> str:
+    """A bulk tensor store that completes with its group; `by` merges it with what is there."""
+    how = f"reduce.async.bulk.tensor.{rank}d.global.shared::cta.{by}.tile" if by else ""
+    how = how or f"async.bulk.tensor.{rank}d.global.shared::cta"
     coords = ", ".join(f"int c{i}" for i in range(rank))
     places, ins = _operands("r", (f"c{i}" for i in range(rank)), 2)
-    return f"""{DEVICE} void tma_store_{rank}d(const TensorMap* map, unsigned from, {coords}) {{
-  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group"
+    name = f"tma_{by or 'store'}_{rank}d"
+    return f"""{DEVICE} void {name}(const TensorMap* map, unsigned from, {coords}) {{
+  asm volatile("cp.{how}.bulk_group"
                " [%0, {{{places}}}], [%1];" :: "l"(map), "r"(from), {ins} : "memory");
 }}"""
 

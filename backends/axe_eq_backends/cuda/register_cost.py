@@ -62,8 +62,11 @@ def register_rows(target: Target, summary: Summary) -> list[Instr]:
     return []
 
 
-OF_OTHERS = 64  # registers of a thread beside sums and factors
+# Registers of a thread beside sums and factors, and on ordinary lanes those of tiles of fewer rows.
+OF_OTHERS, OF_FEWER, TALL = 64, 56, 128
 WHOLE = 4  # CTAs of a unit, at most, of which the busiest runs whole ones
+PAIRS = 2  # CTAs that a unit holds and begins again together, of so many in all
+DEEP = 64  # elements of a step from which rows along it are turned slower
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class RegisterProducts:
         begin = floor_s(target, float(np.min(columns.costs["gmem_bytes"])))
         columns.time_s = np.maximum(columns.time_s, target.launch_s + paced) + begin
         columns.time_s = columns.time_s + _of_cells(summary, target, columns)
-        columns.time_s = columns.time_s + _of_reads(summary, target, columns)
+        columns.time_s = columns.time_s + _of_reads(summary, target, columns, row)
         first = target.memories[0].latency_s  # what the first step waits at least
         columns.costs |= {
             "waits_s": paced - first,
@@ -146,9 +149,9 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
     """Seconds of the busiest unit: the CTAs that it runs, each step by step.
 
     A CTA multiplies, and its factors pass through shared memory. One at a time leaves latencies
-    open that others hide, a part of its own time. Units that hold few CTAs run whole ones; where
-    the kernel before has left too few places for all at once, units that are done first are filled.
-    Steps of little work wait for their reads.
+    open that others hide, a part of its own time. Units that hold few CTAs run whole ones, and
+    those that hold two begin two again; where the kernel before has left too few places for all at
+    once, units that are done first are filled. Steps of little work wait for their reads.
     """
     summary, figure, chosen = sides.summary, target.figure, columns.extra
     number = len(summary.products)
@@ -160,23 +163,29 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
         if row.family == OF_REGISTERS[0]:
             read += side / vector * figure("fragment_read_s")
         else:
-            read += side * figure("across_s" if a.fast in TILE_LETTERS else "along_s")
+            along = np.where(k < DEEP, figure("along_s"), figure("along_deep_s"))
+            read += side * (figure("across_s") if a.fast in TILE_LETTERS else along)
         # What lies past an end is not read.
         reads += np.minimum(side, sides.there["q" in a.letters]) / vector
     multiplied = 2.0 * m * n * number * target.n_units / rate
     each = multiplied + read + figure("depth_s")
-    held = _resident(summary, target, columns)
+    held = _resident(summary, target, columns, row)
     of_unit = blocks(summary, columns) / target.n_units
     at_once = np.where(of_unit > held / 2, held, np.ceil(of_unit))
-    whole = np.where(of_unit <= held, at_once, np.ceil(of_unit))
-    run = np.where(of_unit <= np.maximum(held, WHOLE), whole, of_unit + 0.25)
+    pairs = held * np.ceil(of_unit / held)
+    few = np.where(held <= PAIRS, pairs, np.ceil(of_unit))
+    more = np.where((held <= PAIRS) & (of_unit <= 2 * WHOLE), (pairs + of_unit) / 2, of_unit)
+    run = np.where(of_unit <= np.maximum(held, WHOLE), few, more)
+    run = np.where(of_unit <= held, at_once, run)
+    beside = np.where(of_unit <= WHOLE, figure("lone.few"), figure("lone.many"))
+    beside = np.where(run == 1, figure("lone"), beside)
     reduced = max(prod(w.reduced) for w in summary.products)
-    steps = np.maximum(1.0, reduced / k)
+    steps = np.ceil(reduced / k)
     # A thread's reads are one after the other, and in turns with those of the unit's other warps.
     one = figure("read_one_s") + run * chosen["warps"] * figure("ask_s")
     waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one
     waits = waits + target.memories[0].latency_s
-    return np.asarray(steps * np.maximum(each * k * (run + figure("lone")), waits))
+    return np.asarray(steps * np.maximum(each * k * (run + beside), waits))
 
 
 def _of_cells(summary: Summary, target: Target, columns: Columns) -> Column:
@@ -194,13 +203,13 @@ def _of_cells(summary: Summary, target: Target, columns: Columns) -> Column:
     return np.asarray(2 * instructions(issue) + cold)
 
 
-def _of_reads(summary: Summary, target: Target, columns: Columns) -> Column:
+def _of_reads(summary: Summary, target: Target, columns: Columns, row: Instr) -> Column:
     """Seconds of reading what results take whole, as in products from tile memory."""
     chosen, figure = columns.extra, target.figure
     words = sum(a.itemsize for a in summary.loads if _reaches_tile(a)) / WORD
     held = chosen["m"] * chosen["n"] / (chosen["warps"] * WARP) * words
     of_unit = blocks(summary, columns) / target.n_units
-    turns = np.ceil(of_unit / _resident(summary, target, columns))
+    turns = np.ceil(of_unit / _resident(summary, target, columns, row))
     each = figure("read_panel_s") + held * figure("read_word_s")
     return np.asarray(turns * each if words else np.zeros(len(columns)))
 
@@ -216,7 +225,7 @@ def _side(factor: Access, chosen: Mapping[str, Column]) -> Column:
     return chosen["n" if "q" in factor.letters else "m"]
 
 
-def _resident(summary: Summary, target: Target, columns: Columns) -> Column:
+def _resident(summary: Summary, target: Target, columns: Columns, row: Instr) -> Column:
     """CTAs that a unit holds, by registers: sums, the next step's factors, and what is beside."""
     chosen, f32 = columns.extra, DTYPES["f32"].itemsize
     taken = chosen["m"] * chosen["n"] * len(summary.products) * f32
@@ -224,7 +233,9 @@ def _resident(summary: Summary, target: Target, columns: Columns) -> Column:
         taken = taken + _side(a, chosen) * chosen["k"] * a.itemsize
     threads = chosen["warps"] * WARP
     granule, most = (target.limits[f"register{x}"] for x in ("_granule", "s_per_thread"))
-    registers = np.ceil((taken / WORD / threads + OF_OTHERS) / granule) * granule
+    of_lanes = np.where(chosen["m"] < TALL, OF_FEWER, OF_OTHERS)
+    others = OF_OTHERS if row.family == OF_REGISTERS[0] else of_lanes
+    registers = np.ceil((taken / WORD / threads + others) / granule) * granule
     threads = threads * np.minimum(registers, most)
     return np.asarray(np.maximum(1, target.limits["registers_per_unit"] // threads))
 

@@ -12,7 +12,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Prefix
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lane_price import Tensors, chained, first_s, operations
+from axe_eq_backends.cuda.lane_price import MOST_IN_STEP, Tensors, chained, first_s, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.prefixes import lifted, parts_of
 from axe_eq_backends.cuda.reductions import contiguous_last, fused
@@ -113,20 +113,28 @@ class Scanned:
                     },
                     blocks=blocks, warps=tiling.warps, resident=_resident(tiling), counts=counts,
                     waits=self._waits(target, tiling, blocks, counts[scanned]),
-                    run=0 if self.fast else tiling.other,
+                    run=0 if self.fast else tiling.other, wide=tiling.wide,
+                    lanes=min(tiling.along if self.fast else tiling.across, WARP),
                 )
             )  # fmt: skip
         return found
 
     def _waits(self, target: Target, tiling: scans.ScanTiling, blocks: int, steps: int) -> float:
-        """Seconds of the busiest unit: what its CTAs wait for step by step, and what they issue."""
-        t, of_thread = self.tensors, tiling.held * tiling.wide
+        """Seconds of the busiest unit: what its CTAs wait for step by step, and what they issue.
+
+        CTAs begin together, so two of them wait and then issue at the same time; more fall apart.
+        """
+        t, of_thread, figure = self.tensors, tiling.held * tiling.wide, target.figure
         turns = steps * -(-blocks // (target.n_units * _resident(tiling)))
-        step = target.figure("scan_step_s") + tiling.warps * target.figure("scan_warp_s")
-        step += first_s(target, t.n_bytes) + chained(target, of_thread, t.flops / prod(t.shape))
-        of_unit = max(1.0, blocks / target.n_units) * tiling.warps * steps * of_thread
-        issue, power = of_unit * target.figure("scan_element_s"), target.figure("lanes_power")
-        return float(((turns * step) ** power + issue**power) ** (1 / power))
+        step = tiling.warps * figure("scan_warp_s") + first_s(target, t.n_bytes)
+        step += chained(target, of_thread, t.flops / prod(t.shape))
+        # Lanes exchange what they have of every vector.
+        issued = figure("scan_vector_s") + tiling.wide * figure("scan_element_s")
+        issued *= tiling.held * tiling.warps
+        of_unit, power = max(1.0, blocks / target.n_units), figure("lanes_power")
+        in_step = min(_resident(tiling), of_unit, MOST_IN_STEP) * issued
+        parts = turns * (step + in_step), of_unit * steps * issued
+        return float(sum(part**power for part in parts) ** (1 / power))
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """Scans by tiles of so many elements."""

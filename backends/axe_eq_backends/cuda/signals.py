@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
-    """Plan a signal by ``signal.add``, or a wait by ``signal.wait``."""
+    """Plan a signal by ``signal.add``, ``clear`` or ``tell``, or a wait by ``signal.wait``."""
     for view in primitive.views():
         if view.buffer.memory != "gmem":
             raise DispatchError(row.name, f"a number lies in {view.buffer.memory}", "gmem")
@@ -37,6 +37,19 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
         calls = [Call(op, {"tensor": t, "element": e}) for op, t, e in found]
         calls.insert(1, Call("signal_fence", {}))
         return Plan(row, calls, notes=f"{len(flags)} devices")
+    if isinstance(primitive, ir.Clear):
+        own = primitive.flags.buffer
+        found = [("signal_clear", own, e) for e in _elements(primitive.flags)]
+        return Plan(row, [Call(op, {"tensor": t, "element": e}) for op, t, e in found])
+    if isinstance(primitive, ir.Tell):
+        if context.where.scope != "elect":
+            raise DispatchError(row.name, f"scope {context.where.scope}", "one elected thread")
+        calls = [Call("tell_fence", {})]
+        for flag, count in zip(primitive.flags, primitive.counts, strict=True):
+            (element,) = _elements(flag)
+            args = {"tensor": flag.buffer, "element": element, "count": count}
+            calls.append(Call("signal_tell", args))
+        return Plan(row, calls, notes=f"{len(primitive.flags)} numbers")
     assert isinstance(primitive, ir.Await)
     (element,) = _elements(primitive.flag)
     args = {"tensor": primitive.flag.buffer, "element": element, "least": primitive.least}
@@ -58,6 +71,12 @@ def signal_text(w: Writer, call: Call, s: ir.Primitive) -> None:
     w.line(f"if (blockIdx.x == 0 && threadIdx.x == 0) {w.use(call.op)}({address});")
 
 
+def tell_text(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Who issues it puts all that it knows before, or adds to a number."""
+    args = f"{_address(w, call)}, {w.expr(call['count'])}" if call.args else ""
+    w.line(f"{w.use(call.op)}({args});")
+
+
 def wait_text(w: Writer, call: Call, s: ir.Primitive) -> None:
     """Those who issue it read a number until it is there."""
     w.line(f"{w.use('signal_wait')}({_address(w, call)}, {call['least']});")
@@ -70,5 +89,5 @@ def _address(w: Writer, call: Call) -> str:
 
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "signal_clear": signal_text, "signal_fence": signal_text, "signal_add": signal_text,
-    "signal_wait": wait_text,
+    "tell_fence": tell_text, "signal_tell": tell_text, "signal_wait": wait_text,
 }  # fmt: skip

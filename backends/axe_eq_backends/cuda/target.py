@@ -74,10 +74,10 @@ _CHOICES = {
     # take 1.007 times as long over eight large products and win one of them
     # (benchmarks/results/cuda_h200_clusters.json); they win where rows begin inside lines.
     "product_rows": (64, 128, 192, 256),
-    "product_cols": (32, 64, 96, 128, 160, 192, 224, 256),
+    "product_cols": (32, 64, 96, 128, 160, 192, 224, 256, 320),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
-    "product_waves": (1, 2),  # that tiles of as few columns as can be fill
+    "product_waves": (1, 2, 3, 4),  # that tiles of as few columns as can be fill
     "product_cluster": (1, 2, 4, 8),
     "product_split": (1, 2, 3, 4, 6, 8),
     "product_rest": (2,),  # of tiles that fill no wave; clusters of more leave units out
@@ -193,7 +193,8 @@ _FIGURES = {
     # What the end of a row takes that cuts a vector, of several: its elements are read after the
     # others. One CTA, 635 to 1753 elements of f32 (2026-11-27).
     "cut_s": 0.17e-6,
-    # A thread's read of less than a word, of those that it holds: 25 to 46 of f16 (2026-11-27).
+    # A thread's read of less than a word, of those that it holds: 25 to 46 of f16; of a word of
+    # each of many operands: sums of 9 and 11 values (2026-11-27).
     "small_read_s": 12e-9,
     # The part of what a unit's CTAs compute that none of them hides: they begin together, wait for
     # their rows together and then compute at the same time. softmax of f16[8192,12288] and of
@@ -203,6 +204,9 @@ _FIGURES = {
     # Loss of sweeps per doubling of their chunks: each ends with what waits for all of its reads.
     # Sums of 28424 elements in 1 to 14 chunks, rows of 12288 kept in 2 to 6 (2026-11-27).
     "chunk_apart": 0.03,
+    # Bytes a second that a CTA of four warps reads and stores of cells, once and all of it at once:
+    # sums of 13 and 16 values by 64 to 512 CTAs, cells of 2 MB by 158 to 480 (2026-11-27).
+    "cta_bytes_per_s": 22e9,
     # Until the CTAs of a cluster that have parts of rows have met.
     "cluster_meets_s": 0.4e-6,
     # Per doubling of such a cluster, until the next one has begun in its place; its CTAs read all
@@ -215,12 +219,13 @@ _FIGURES = {
     "swept_in_cache": 0.44,
     "swept_beyond_cache": 0.44,
     "swept_apart": 0.05,
-    # A step of a scan beside its reads, more for each warp of its CTA, and what a unit takes for an
-    # element of each lane of a warp: 335 candidates of 47 drawn scans, of which those chosen take
-    # 1.02 of the fastest in the mean and 1.23 at worst, and are within 30 % for 85 % (2026-11-27).
-    "scan_step_s": 0.15e-6,
-    "scan_warp_s": 0.03e-6,
-    "scan_element_s": 5e-9,
+    # A step of a scan beside its reads for each warp of its CTA, and what a warp issues for a
+    # vector of each lane and for its elements. Of 29 drawn scans those chosen take 1.02 of the
+    # fastest in the mean and 1.21 at worst, of 11 others 1.03 and 1.08, within 30 % for 90 and
+    # 82 %; without what CTAs issue in step 83 and 55 % (2026-11-27).
+    "scan_warp_s": 1.7e-9,
+    "scan_element_s": 2.5e-9,
+    "scan_vector_s": 3.3e-9,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
     # Products wait for shared memory where copies into it and instructions that read it move more
@@ -238,23 +243,27 @@ _FIGURES = {
     "fewer_panels": 0.001,
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
-    "cluster": 0.028,
-    # Products whose copies set their pace, 1,071 candidates of 108 products (2026-11-27; root of
-    # the mean square of log of time over estimate 0.09, of those of one product 0.07): seconds
+    "cluster": 0.026,
+    # Products whose copies set their pace, 1,071 candidates of 108 products and 488 nearest by
+    # price of 60 others (2026-11-27; of the latter root of the mean square of log of time over
+    # estimate 0.07, of those of one product 0.045; of those taken 1.013 times the fastest): seconds
     # until a copy is there, a unit's rate of copies and that of all over memory's, the matrix
     # units' rate for microseconds over the row's, the power of what crosses shared memory that it
     # loses by, and the power of times that hide each other in part.
-    "copy_latency_s": 0.8e-6,
+    "copy_latency_s": 0.87e-6,
     "tile_unit_bytes_per_s": 171e9,
     "copies_over_memory": 3.2,
     "burst_over_rate": 1.72,
-    "burst_exponent": 0.75,
-    "overlap_power": 3.0,
+    "burst_exponent": 1.17,
+    "overlap_power": 4.06,
     # Of rows that consumers side by side read again, the part that counts.
-    "read_beside": 0.37,
-    # The part of what CTAs of a cluster read apart that counts again, for each doubling of them,
-    # and of operands whose tiles have an odd number of groups of eight rows.
+    "read_beside": 0.44,
+    # The part of what CTAs of a cluster read apart that counts again, for each doubling of them; of
+    # what others read at the same time, up to so many; and of operands whose tiles have an odd
+    # number of groups of eight rows.
     "lagging": 0.1,
+    "read_apart": 0.25,
+    "most_apart": 8.0,
     "odd_rows": 0.3,
     # A part of a sector that is stored alone: of products 0.6 to 4.2e6 elements of f32 without a
     # neighbour in their tile took 16 to 18e-12 s each beside all else, of scans 0.13e6 of i64 and
@@ -266,24 +275,27 @@ _FIGURES = {
     # of results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
     # fetched each other's sums, for each of them, and bytes of these. Fitted with the above.
-    "product_begin_s": 0.12e-6,
-    "store_unit_bytes_per_s": 31e9,
-    "store_panel_s": 0.16e-6,
+    "product_begin_s": 0.13e-6,
+    "store_unit_bytes_per_s": 19.8e9,
+    "store_panel_s": 0.18e-6,
     "cluster_begin_s": 0.48e-6,
-    "add_sums_s": 0.65e-6,
-    "add_part_s": 0.1e-6,
+    "add_sums_s": 0.47e-6,
+    "add_part_s": 0.08e-6,
     "add_sums_bytes_per_s": 41e9,
     # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
     # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
-    # last wave's idle units that others have no power to win back. Loss of kernels whose CTAs
+    # last wave's idle units that others have no power to win back, and of a wave that is no whole
+    # one. Loss of kernels whose CTAs
     # share the rest of tiles. Fitted with the above.
     "lines_along_depth": 0.9,
-    "lines_along_side": 0.9,
+    "lines_along_side": 1.03,
     "waves_exposed": 0.6,
+    "few_exposed": 0.22,
     "shared_rest": 0.05,
     # Loss of three consumers over two: 192 x 192 against 128 x 256 and 256 x 192, 20 products of
-    # 4416 rows and more (2026-11-27).
+    # 4416 rows and more (2026-11-27). Loss of those side by side for each 64 rows beyond the first.
     "third_consumer": 0.01,
+    "rows_beside": 0.015,
     # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
     # clusters of tiles of 64 and of 128 (2026-11-27).
     "fill_bytes_per_s": 8e12,
@@ -298,6 +310,10 @@ _FIGURES = {
     "read_panel_s": 0.3e-6,
     "read_word_s": 19e-9,
     "read_across_s": 0.12e-6,
+    # A result that memory merges, beyond what a store takes: four products with what has arrived,
+    # on two H200, took 7, 13, 16 and 39 us less of 566 to 2546 than where they read it; estimated
+    # were 8, 8, 17 and 17 (2026-11-27).
+    "merge_unit_bytes_per_s": 200e9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
     "units_in_clusters.3": 117,
@@ -305,7 +321,7 @@ _FIGURES = {
     "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
-    "late_s": 0.5e-6,
+    "late_s": 0.57e-6,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).
@@ -316,14 +332,18 @@ _FIGURES = {
     "fma_part": 1.0,
     # What a CTA takes beside that for an element of the reduced dim: of a side of its tile, where
     # neighbours along the side are neighbours in memory and where they are not (they are turned
-    # on their way), of a read of a fragment's factors, and of a step's begin. What it takes more
-    # where no other hides its latencies, as a part. 160 tiles of 13 products of f32 and f16
-    # (2026-11-27), within 30 % for 94 %.
-    "across_s": 44e-12,
-    "along_s": 148e-12,
+    # on their way, in deep steps by more conflicts of banks), of a read of a fragment's factors,
+    # and of a step's begin. What it takes more where no other hides its latencies, and a unit where
+    # few and many of them do, as a part. 156 tiles of 12 products of f32, root of the mean square
+    # of log of time over estimate 0.06; 91 of 7 others 0.05 (2026-11-27).
+    "across_s": 47e-12,
+    "along_s": 86e-12,
+    "along_deep_s": 153e-12,
     "fragment_read_s": 34e-12,
-    "depth_s": 2.1e-9,
-    "lone": 0.42,
+    "depth_s": 2.0e-9,
+    "lone": 0.77,
+    "lone.few": 0.2,
+    "lone.many": 0.66,
     # A thread's read of what a step multiplies after another, where steps wait for what they read:
     # 140 tiles of 22 drawn products of 10 to 4,500 KB (2026-11-27), within 30 % for 86 %. Windows
     # of 3 x 3 take 4 us more, of 2 x 2 none.
@@ -347,8 +367,11 @@ _FIGURES = {
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
 # of kernels take 3 to 5 us, by signals 2 to 6 (products of 128 to 1024 rows, beside the same
-# without waits); kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
-PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6)
+# without waits); where those who store tell of it, 1.0 and 1.3 us less with 128 and 256 rows, 0.6
+# more with 512, and in 2 or 4 chunks within 0.4 us of that. Kernels read and store over the link at
+# 310 to 450e9 B/s (2026-11-27).
+PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6,
+                  tell_s=(2.4e-6, 0.1e-6))  # fmt: skip
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",

@@ -17,6 +17,7 @@ import numpy as np
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
+from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import (
     ANY_ALIGNMENT,
     Access,
@@ -28,6 +29,7 @@ from axe_eq.schedule.summary import (
     joined,
 )
 from axe_eq.target import Target
+from axe_eq_backends.cuda import merging
 from axe_eq_backends.cuda.cost import (
     LINE_BYTES,
     no_rows,
@@ -41,7 +43,9 @@ from axe_eq_backends.cuda.cost import (
 )
 from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.gemm import (
+    BESIDE,
     GROUP_THREADS,
+    MOST_SUMS,
     PANEL_BYTES,
     SMEM_SLACK,
     column_words,
@@ -56,16 +60,16 @@ from axe_eq_backends.cuda.tile_table import (
     Mask,
     Table,
     along_side,
+    bands,
     fitted,
     of_each,
     of_lines,
     offered,
-    panel_columns,
 )
 
-OF_RANKS = 16  # registers of a thread
+OF_RANKS, OF_SIDES = 16, 8  # registers of a thread
 LANES_OF_UNIT = 128
-BESIDE = 24  # registers more of a thread, those of what it stores among them
+WIDE, OF_FUNCTIONS = 4, 3  # bytes that functions compute in, and operations of cells with some
 
 
 @dataclass(frozen=True)
@@ -109,6 +113,10 @@ class TensorCores:
             found.append(_priced(turned, target))
         return joined(found)
 
+    def merging(self, step: KernelStep, target: Target) -> float:
+        """Seconds of a kernel whose result memory merges, see `axe_eq.schedule.merging`."""
+        return merging.seconds(step, target)
+
 
 def _priced(sides: Matrices, target: Target) -> Columns:
     """The candidates of a cone by these sides."""
@@ -117,7 +125,7 @@ def _priced(sides: Matrices, target: Target) -> Columns:
     tiles = _tiles(_alone(summary), *named, Machine(target))
     columns = Columns(tiles.block, dict(tiles.chosen), tiles.table.names, exact=True)
     roofline(summary, target, columns, tiles.matrix, shared=_of_clusters(columns))
-    _pace(tiles, summary, target, columns)
+    _pace(tiles, sides, target, columns)
     apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
     columns.time_s = columns.time_s + apart * target.figure("apart_store_s")
     _check(sides, tiles, columns)
@@ -194,7 +202,7 @@ def _tiles(
     figure, chosen = target.figure, dict(table.chosen)
     block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
     columns = Columns(block, chosen, table.names, exact=True)
-    chosen["band"] = _band(sides, columns, target)
+    chosen["band"] = bands(sides, chosen, target)
     beside, slot = _beside_the_ring(sides, table, columns), _stage_bytes(sides, columns, target)
     chosen["stages"] = _deepest((target.memory("smem").n_bytes - beside) / slot, target)
     crossing = _smem_traffic(summary, target, columns)
@@ -222,9 +230,6 @@ def _tiles(
     per_s = target.memories[0].bytes_per_s * figure("copies_over_memory")
     # Those that multiply store, panel by panel: a unit's tiles and results are one after the other.
     (store,) = summary.stores
-    own = np.maximum(chosen["n"] / split / chosen["across"], 1)  # of a consumer
-    wide = panel_columns(own, store.itemsize, turned)
-    panels = np.ceil(own / wide)
     stored = chosen["m"] * (chosen["n"] / split) * store.itemsize / figure("store_unit_bytes_per_s")
     # CTAs that share a tile's steps wait for each other, and fetch sums.
     sums = chosen["m"] * chosen["n"] * DTYPES["f32"].itemsize * len(summary.products)
@@ -248,9 +253,9 @@ def _tiles(
     _fit(sides, table.uneven, smem, target, columns)
     return Tiles(
         table, block, chosen, matrix, waves(summary, target, columns), waits,
-        parts * (stored + panels * figure("store_panel_s")),
+        parts * (stored + table.panels * figure("store_panel_s")),
         n_blocks * np.where(rest, all_steps, steps) * lines / per_s,
-        begin, late, parts, wide, smem, np.isinf(columns.time_s), columns.rejected,
+        begin, late, parts, table.wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -296,23 +301,6 @@ def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     )
 
 
-def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
-    """Rows of tiles that the units are at together: what they read is least where it is square.
-
-    A power of two, so that bands fill the rows of most shapes. With 132 units that is 16 tiles of
-    128 x 256, which is what measured best.
-    """
-    fed = ["p" in a.letters for a in sides.summary.loads if a.feeds_product]
-    cols = columns.extra["n"] * max(fed.count(False), 1)
-    square = np.sqrt(target.n_units * cols / (columns.extra["m"] * max(fed.count(True), 1)))
-    rows, across = (
-        np.ceil(there / columns.extra[of]) for there, of in zip(sides.there, "mn", strict=True)
-    )
-    band = np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
-    # Where the units are at whole rows of few tiles, those of a row are neighbours in time.
-    return np.where((band * across < target.n_units) & (across < rows), 1, band)
-
-
 def _in_step(target: Target, columns: Columns) -> Column:
     """How much longer CTAs take that wait for each other because they share operand tiles."""
     of_cluster = columns.extra["cluster_rows"] * columns.extra["cluster_cols"]
@@ -333,11 +321,12 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
         - 1
         + (chosen["rest"] > 0) * figure("shared_rest")
         + (chosen["consumers"] > 2) * figure("third_consumer")
+        + (chosen["across"] > 1) * (chosen["m"] / WARPGROUP_ROWS - 1) * figure("rows_beside")
         + np.where(part < 1, in_turns, 0.0)
     )
 
 
-def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> None:
+def _pace(tiles: Tiles, sides: Matrices, target: Target, columns: Columns) -> None:
     """The time of products: what matrix units take of them, else the pace of their copies.
 
     Units that wait, the cache that they share and main memory: none of these hides the others
@@ -345,19 +334,20 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
 
     Args:
         tiles: those of the product.
-        summary: the product and what follows it.
+        sides: the product and what follows it.
         target: the machine.
         columns: its candidates, with their rooflines.
     """
-    figure, costs = target.figure, columns.costs
+    figure, costs, summary = target.figure, columns.costs, sides.summary
     power = figure("overlap_power")
-    slower = _slower_reads(summary, target, columns)
+    slower = _slower_reads(sides, target, columns)
     read = (costs["gmem_bytes"] + slower) / target.memories[0].bytes_per_s
     read = read * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
     # A row's rate is what all units have power for: where some have nothing to do others have more,
-    # and all of it where they are few.
-    idle = np.where(costs["blocks"] < target.n_units, 0.0, figure("waves_exposed"))
+    # most where they are few.
+    few = costs["blocks"] < target.n_units
+    idle = np.where(few, figure("few_exposed"), figure("waves_exposed"))
     matrix = matrix * (1 + idle * (tiles.busiest - 1))
     computed = np.maximum(matrix, vector * tiles.busiest)
     computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
@@ -369,17 +359,23 @@ def _pace(tiles: Tiles, summary: Summary, target: Target, columns: Columns) -> N
     costs["memory_s"] = _together(power, tiles.shared, read)
 
 
-def _slower_reads(summary: Summary, target: Target, columns: Columns) -> Column:
+def _slower_reads(sides: Matrices, target: Target, columns: Columns) -> Column:
     """Bytes that reads of operands from main memory are worth beside their own.
 
     CTAs of a cluster that read apart wait for what memory gives last to any of them, for what they
-    share binds their steps together. Tiles of an odd number of groups of rows come slower.
+    share binds their steps together. What several read at once, and share in no cluster, comes
+    slower to all of them. So do tiles of an odd number of groups of rows.
     """
     chosen, found = columns.extra, np.zeros(len(columns))
-    for a in summary.loads:
+    tiles = {of: np.ceil(n / chosen[of]) for of, n in zip("mn", sides.there, strict=True)}
+    most = target.figure("most_apart")
+    for a in sides.summary.loads:
         if a.feeds_product:
-            side, others = ("m", "rows") if "p" in a.letters else ("n", "cols")
+            own, other = ("m", "rows"), ("n", "cols")
+            (side, others), (across, sharing) = (own, other) if "p" in a.letters else (other, own)
             more = target.figure("lagging") * np.log2(chosen[f"cluster_{others}"])
+            readers = np.ceil(tiles[across] / chosen[f"cluster_{sharing}"])
+            more = more + target.figure("read_apart") * np.log2(np.minimum(readers, most))
             if not along_side(a):
                 odd = chosen[side] % (2 * PERIOD_ROWS) > 0
                 more = more + target.figure("odd_rows") * odd
@@ -537,20 +533,14 @@ def _fit(sides: Matrices, uneven: Mask, smem: Column, target: Target, columns: C
     columns.reject(uneven, "tiles of parts of instructions")
     lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
     columns.reject(lost, "tiles of fewer rows than a block has")
-    for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
+    for side, of in (("rows", "m"), ("cols", "n")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         letter = TILE_LETTERS[side == "rows"]  # of the operands that a cluster shares
         fed = [a for a in summary.loads if a.feeds_product and letter in a.letters]
-        # Parts are of rows where the reduced dim is contiguous, else of that dim.
-        of_rows = not all(map(along_side, fed))
-        shared = [chosen["k"]] * any(map(along_side, fed)) + [chosen[other]] * of_rows
-        parts = sum(s % (PERIOD_ROWS * n) for s in shared)
-        lone = (np.ceil(there / chosen[of]) < n) | (parts > 0)
+        # Parts are of the reduced dim where it is not contiguous.
+        parts = any(map(along_side, fed)) & (chosen["k"] % (PERIOD_ROWS * n) > 0)
+        lone = (np.ceil(there / chosen[of]) < n) | parts
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
-        # Copies of what lies past an operand's end are slow, and all CTAs wait for them.
-        last = sides.there[side == "rows"] % chosen[other]
-        beyond = of_rows & (last > 0) & (last <= chosen[other] * (n - 1) / n)
-        columns.reject((n > 1) & beyond, "parts of operand tiles past their end")
     steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
     columns.reject(chosen["split"] > steps, "parts of fewer steps than one")
     limit = target.memory("smem").n_bytes
@@ -574,20 +564,26 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     rows, most = _rows(chosen), most_held(chosen["consumers"])
     fetched = chosen["split"] * tile_words(rows, tiles.wide, DTYPES["f32"].itemsize)
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
-    held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
+    # Positions are compared: what is told of them is there beside them.
+    held = held + 2 * summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and _of_columns(a, summary))
     for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words
-    # Ranks take some too: 200 beside them spill, as compiled.
+        # What is narrower than a result, or than what functions compute in, is there twice.
+        if of_rows and size < summary.stores[0].itemsize:
+            held = held + tile_words(rows, tiles.wide, summary.stores[0].itemsize)
+        elif not of_rows and size < WIDE and summary.cells >= OF_FUNCTIONS:
+            held = held + column_words(tiles.wide, WIDE)
+    # Ranks take some too, and sides of a tile: 200 beside ranks spill, as compiled.
     clusters = chosen["cluster_rows"] * chosen["cluster_cols"] * chosen["split"] > 1
     columns.reject(
-        held > most - np.where(clusters, OF_RANKS, 0),
+        held > most - np.where(clusters, OF_RANKS, np.where(chosen["across"] > 1, OF_SIDES, 0)),
         "accumulators and a panel's operands exceed the registers of a thread",
     )
     results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     columns.reject(
-        accumulators / threads + results > most + BESIDE,
+        (accumulators / threads + results > most + BESIDE) | (accumulators / threads > MOST_SUMS),
         "accumulators and a panel of results exceed the registers of a thread",
     )
     columns.reject(

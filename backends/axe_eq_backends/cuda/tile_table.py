@@ -5,7 +5,7 @@ A table of all of them, whatever the product is; `tile_cost` prices them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from itertools import product
 from math import lcm, prod
@@ -19,7 +19,7 @@ from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
 from axe_eq.schedule.summary import Access, Column, grid_of
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cost import tile_rows
-from axe_eq_backends.cuda.schedules.gemm import CORE_COLS, PANEL_BYTES
+from axe_eq_backends.cuda.schedules.gemm import CORE_COLS, GROUP_THREADS, PANEL_BYTES, panel_most
 from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
@@ -49,7 +49,7 @@ def of_lines(sides: Matrices) -> bool:
 
 
 def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
-    """Rows and columns of tiles that cover the result in one or two waves with the least columns.
+    """Rows and columns of tiles that cover the result in a few waves with the least columns.
 
     Tiles have 64 rows or a multiple, columns in eights. So of 73 rows that are columns here 80 are
     multiplied, and each weight is read once; and units have all alike to do where tiles of round
@@ -58,7 +58,8 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
     summary, (rows, cols) = sides.summary, sides.there
     itemsize = max(DTYPES[t].itemsize for t in summary.products[0].dtypes)
     lines = any("q" in a.letters and along_side(a) for a in summary.loads if a.feeds_product)
-    step = PANEL_BYTES // itemsize if lines else CORE_COLS
+    # Half a line costs some of the instructions' rate, and fits better.
+    steps = [PANEL_BYTES // itemsize // part for part in (1, 2)] if lines else [CORE_COLS]
     batches = prod(summary.extent(x) for x in UNIT_LETTERS if summary.has(x))
     splits = [n for n in target.sizes("product_split") if n > 1]
     waves = target.sizes("product_waves")
@@ -71,13 +72,14 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
         for part in sorted(parts | {1, 2} if cols <= MOST_FEW else parts):
             fitting = -(-cols // max(part, 1))
             few = part <= 2 and cols <= MOST_FEW
-            steps = [step, *(lcm(step, CORE_COLS * n) for n in splits if few)]
-            wide = [-(-fitting // s) * s for s in steps]
-            if fitting > MOST_COLS and m <= WIDE_ROWS:  # of two instructions' columns
-                wide.append(-(-fitting // (2 * step)) * 2 * step)
+            beside = (across for _, across in TEAMS[m // WARPGROUP_ROWS])
+            whole = {lcm(step, CORE_COLS * n) for step in steps
+                     for n in (*beside, *(splits if few else ()))}  # fmt: skip
+            if fitting > MOST_COLS and not lines:  # copied in two boxes of whole eights
+                whole = {2 * CORE_COLS}
+            wide = [-(-fitting // s) * s for s in sorted(whole)]
             most = WIDE_COLS if m <= WIDE_ROWS else MOST_COLS
-            whole = [n for n in wide if n <= MOST_COLS or n % (2 * step) == 0]
-            found.update(dict.fromkeys((m, n) for n in whole if part and n <= most))
+            found.update(dict.fromkeys((m, n) for n in wide if part and n <= most))
     return tuple(found)
 
 
@@ -89,13 +91,15 @@ class Table(NamedTuple):
         names: of the rows.
         rate: operations of the row.
         uneven: tiles that are no whole instructions and warpgroups.
-        panels, panel_bytes: of a tile of the result, and of one of them.
+        wide, panels, panel_bytes: columns of a panel of the result, panels of a consumer's part of
+            a tile, and bytes of one of them for all consumers.
     """
 
     chosen: dict[str, Column]
     names: tuple[str, ...]
     rate: Column
     uneven: Mask
+    wide: Column
     panels: Column
     panel_bytes: Column
 
@@ -109,6 +113,7 @@ def _table(
     rests: tuple[int, ...],
     depth: int,
     itemsize: int,
+    products: int,
     turned: bool,
 ) -> Table:
     """All combinations.
@@ -121,6 +126,7 @@ def _table(
         rests: the same of tiles that fill no wave alone.
         depth: of a step.
         itemsize: bytes of an element of the result.
+        products: whose sums a consumer holds.
         turned: as in `Matrices`.
     """
     sides = sorted(product(_SIDES, repeat=2), key=lambda side: (prod(side), side[1]))
@@ -133,7 +139,13 @@ def _table(
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
     own = np.maximum(n // (shared[:, 2] * across), 1)  # columns that a consumer stores
-    wide = panel_columns(own, itemsize, turned)
+    sums = m * n * products / (consumers * GROUP_THREADS)
+    widest = of_each(own, lambda n: panel_width(n, itemsize, int(not turned)))
+    held = panel_most(widest, consumers, sums, m * across / consumers, itemsize)
+    wide = of_each(
+        own * MOST_TILE + held,
+        lambda pair: panel_width(pair // MOST_TILE, itemsize, int(not turned), pair % MOST_TILE),
+    )
     panels = np.ceil(own / wide)
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
     staging = np.array([float(staged_panels(*pair)) for pair in pairs])
@@ -154,7 +166,7 @@ def _table(
     fits = (across == 1) | (shared[:, 2] == 1) & (n >= across * LEAST_BESIDE)
     kept = kept[(fits & ((consumers < 3) | (n <= MOST_OF_THREE)))[kept]]
     made = tuple(names[r] for r in row[kept].tolist())
-    columns = (np.array(rates)[row], uneven, panels, m * across * wide * itemsize)
+    columns = (np.array(rates)[row], uneven, wide, panels, m * across * wide * itemsize)
     return Table({x: c[kept] for x, c in chosen.items()}, made, *(c[kept] for c in columns))
 
 
@@ -179,13 +191,9 @@ def offered(sides: Matrices, lines: bool, target: Target) -> Table:
     depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
     ways = (target.sizes(f"product_{name}") for name in ("cluster", "split", "rest"))
     return _table(
-        tuple(rows), tuple(dict.fromkeys(tiles)), *ways, depth, store.itemsize, sides.turned
-    )
-
-
-def panel_columns(cols: Column, itemsize: int, turned: bool = False) -> Column:
-    """Columns of results that are stored at once, of tiles that have so many."""
-    return of_each(np.asarray(cols), lambda n: panel_width(n, itemsize, int(not turned)))
+        tuple(rows), tuple(dict.fromkeys(tiles)), *ways, depth, store.itemsize,
+        len(sides.summary.products), sides.turned,
+    )  # fmt: skip
 
 
 def of_each(column: Column, of: Callable[[int], float]) -> Column:
@@ -197,3 +205,20 @@ def of_each(column: Column, of: Callable[[int], float]) -> Column:
 def along_side(access: Access) -> bool:
     """Whether an operand is contiguous along its rows or columns, not along the reduced dim."""
     return access.fast in TILE_LETTERS
+
+
+def bands(sides: Matrices, chosen: Mapping[str, Column], target: Target) -> Column:
+    """Rows of tiles that the units are at together: what they read is least where it is square.
+
+    A power of two, so that bands fill the rows of most shapes. With 132 units that is 16 tiles of
+    128 x 256, which is what measured best.
+    """
+    fed = ["p" in a.letters for a in sides.summary.loads if a.feeds_product]
+    cols = chosen["n"] * max(fed.count(False), 1)
+    square = np.sqrt(target.n_units * cols / (chosen["m"] * max(fed.count(True), 1)))
+    rows, across = (
+        np.ceil(there / chosen[of]) for there, of in zip(sides.there, "mn", strict=True)
+    )
+    band = np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
+    # Where the units are at whole rows of few tiles, those of a row are neighbours in time.
+    return np.where((band * across < target.n_units) & (across < rows), 1, band)

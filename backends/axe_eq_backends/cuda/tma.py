@@ -20,6 +20,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.plan import Address
 from axe_eq.layout.value.swizzle import Swizzle
+from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.tensor_map import TensorMap, swizzle_bytes
@@ -49,9 +50,14 @@ class Boxed(NamedTuple):
 
 
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
-    """Plan an asynchronous copy for ``tma.load``, ``tma.load_multicast`` or ``tma.store``."""
+    """Plan an asynchronous copy for ``tma.load``, ``tma.load_multicast`` or ``tma.store``.
+
+    Or for ``tma.merge``, which is a store that memory merges with what it holds.
+    """
     assert isinstance(primitive, ir.CopyAsync)
-    load = row.name != "tma.store"
+    load = row.name not in ("tma.store", "tma.merge")
+    if isinstance(primitive, ir.MergeAsync):
+        check_monoid(row, primitive.monoid, tensor_of=primitive.dst)
     tensor, tile = (primitive.src, primitive.dst) if load else (primitive.dst, primitive.src)
     if tensor.buffer.memory != "gmem":
         side = "source" if load else "destination"
@@ -88,6 +94,18 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     shown = "x".join(map(str, tensor_map.box))
     plan.notes = f"{len(plan.calls)} boxes of {shown}, swizzle {swizzle} bytes"
     return plan
+
+
+def check_monoid(row: Instr, monoid: str, tensor_of: ir.View) -> None:
+    """Memory adds what it rounds as cells do; of integers it keeps the greatest and least too.
+
+    Raises:
+        DispatchError: it merges otherwise.
+    """
+    known = ("+", "max", "min") if DTYPES[tensor_of.buffer.dtype].kind == "i" else ("+",)
+    if monoid not in known:
+        wrong = f"{tensor_of.buffer.dtype} by {monoid}"
+        raise DispatchError(row.name, wrong, f"by {' '.join(known)}")
 
 
 def _check_ranks(row: Instr, copy: ir.CopyAsync) -> None:
@@ -249,7 +267,9 @@ def _add_calls(
             "coords": tuple(coords),
             "address": Address(tile.buffer, offset * size),
         }
-        if op != "tma_store":
+        if isinstance(copy, ir.MergeAsync):
+            args |= {"monoid": copy.monoid}
+        elif op != "tma_store":
             args |= {"barrier": copy.barrier, "slot": copy.slot}
         if copy.ranks:
             args |= {"ranks": copy.ranks}

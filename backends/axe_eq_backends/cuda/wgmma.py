@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
+from math import gcd
 
 from axe_eq.errors import DispatchError, LayoutError
 from axe_eq.kernel.expr import Int
@@ -123,17 +125,18 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     _check(row, gemm, context)
     (rows, depth), cols = gemm.a.shape, gemm.b.shape[0]
     step = row.limits.get("n_step", n_max)
-    n = next((n for n in range(n_max, 0, -step) if cols % n == 0), 0)
-    if rows % m or depth % k or not n:
+    if rows % m or depth % k or cols % step:
         raise DispatchError(
             row.name, f"tile of {rows} x {cols} x {depth}",
             f"multiples of {m}, {step} and {k}",
         )  # fmt: skip
     size = gemm.a.buffer.itemsize
-    matched: list[Operand | None] = []
-    for view, mn, name in zip(views, (m, n), "ab", strict=True):
+    wide = _line(gemm.b, step)
+    widths = parts(cols, n_max, wide if wide < cols else step)
+    matched: list[dict[int, Operand]] = []  # per operand by the rows or columns of an instruction
+    for view, sizes, name in zip(views, ([m], widths), "ab", strict=True):
         if view.buffer.memory == "reg":
-            matched.append(None)
+            matched.append({})
             continue
         if not threads.aligned_to(view.place.swizzle, view.place.at("m")):
             at = f"begins at element {view.place.at('m')}"
@@ -143,13 +146,15 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
                 row.name, f"has no layouts of operand {name}", "forms that it reads"
             )
         forms = row.operands[name]
-        matched.append(match(view.place.static(), mn, k, size, forms, f"operand {view}"))
-    calls = _calls(row, gemm, n, matched)
+        place, thing = view.place.static(), f"operand {view}"
+        matched.append({mn: match(place, mn, k, size, forms, thing) for mn in sizes})
+    calls = _calls(row, gemm, widths, matched)
     flops = 2.0 * rows * cols * depth
-    efficiency = min(row.efficiency.get(o.form.name, 1.0) for o in matched if o)
+    names = [next((o.form.name for o in of.values()), "registers") for of in matched]
+    efficiency = min(row.efficiency.get(name, 1.0) for name in names)
     rate = row.flops_per_s / context.target.n_units / 1e9  # per SM and nanosecond
-    shown = [o.form.name if o else "registers" for o in matched]
-    notes = f"{len(calls) - 2} x m{m}n{n}k{k}, a {shown[0]}, b {shown[1]}"
+    named = " and ".join(f"m{m}n{n}k{k}" for n in dict.fromkeys(widths))
+    notes = f"{len(calls) - 2} x {named}, a {names[0]}, b {names[1]}"
     return Plan(row, calls, cycles=flops / rate / efficiency, notes=notes)
 
 
@@ -170,16 +175,39 @@ def _check(row: Instr, gemm: ir.Gemm, context: Context) -> None:
         threads.check_threads(gemm.a.place, context.where)
 
 
-def _calls(row: Instr, gemm: ir.Gemm, n: int, matched: list[Operand | None]) -> list[Call]:
+def parts(cols: int, most: int, step: int) -> list[int]:
+    """Columns of as few instructions as multiply so many, of whole steps; alike where they can be.
+
+    >>> parts(200, 256, 8), parts(384, 256, 64), parts(320, 256, 64), parts(264, 256, 8)
+    ([200], [192, 192], [192, 128], [136, 128])
+    """
+    number = -(-cols // (most // step * step))
+    first = -(-cols // (number * step)) * step
+    return [*[first] * (number - 1), cols - first * (number - 1)]
+
+
+def _line(view: ir.View, step: int) -> int:
+    """Rows of an operand that lie side by side in shared memory, where they do: its panels'."""
+    rows = view.place.blocks[0]
+    return number(rows[-1].extent) if number(rows[-1].stride) == 1 else step
+
+
+def _calls(
+    row: Instr, gemm: ir.Gemm, widths: list[int], matched: list[dict[int, Operand]]
+) -> list[Call]:
     (m, _, k), size = row.shape, gemm.a.buffer.itemsize
-    (rows, depth), cols = gemm.a.shape, gemm.b.shape[0]
-    starts = _accumulators(gemm.acc, n)
+    rows, depth = gemm.a.shape
+    unit, begins = gcd(*widths), [*accumulate([0, *widths])][:-1]
+    starts = _accumulators(gemm.acc, unit)
     fragments = None if matched[0] else _first_registers(gemm.a, FRAGMENT, FRAGMENT_REGISTERS)
     calls = [Call("wgmma_fence", {})]
     for ki in range(0, depth, k):
         for mi in range(0, rows, m):
-            for ni in range(0, cols, n):
-                first = starts[mi // m, ni // n]
+            for ni, n in zip(begins, widths, strict=True):
+                first = starts[mi // m, ni // unit]
+                several = [starts[mi // m, (ni + c) // unit] for c in range(0, n, unit)]
+                if several != [first + c * unit // 2 for c in range(n // unit)]:
+                    raise DispatchError(f"registers {gemm.acc}", "apart", f"{n} columns in a row")
                 calls.append(
                     Call(
                         "wgmma",
@@ -189,8 +217,8 @@ def _calls(row: Instr, gemm: ir.Gemm, n: int, matched: list[Operand | None]) -> 
                             if fragments is None
                             else _fragment(gemm.a, fragments[mi // m, ki // k]),
                             "b": _start(gemm.b, ni, ki, n, k, size),
-                            "a_form": matched[0],
-                            "b_form": matched[1],
+                            "a_form": matched[0].get(m),
+                            "b_form": matched[1][n],
                             "accumulate": gemm.accumulate if ki == 0 else 1,
                             "n": n,
                             "k": k,

@@ -88,6 +88,8 @@ class MpiTransport:
                 + ("es" if session.n_ranks != 1 else ""), f"{n_ranks}, one per rank",
                 hint=f"mpiexec -n {n_ranks} python ..., or axe launch --ranks {n_ranks}",
             )  # fmt: skip
+        if n_ranks > 1:
+            _end_all(session.comm)
         return session
 
     def command(self, n_ranks: int) -> list[str]:
@@ -109,6 +111,21 @@ class MpiTransport:
 
 
 TRANSPORT = MpiTransport()
+
+
+def _end_all(comm: Any) -> None:
+    """An error that ends this process ends the job: others may wait for it, and MPI for them."""
+    before = sys.excepthook
+    if getattr(before, "ends_all", False):
+        return
+
+    def hook(*error: Any) -> None:
+        before(*error)
+        sys.stderr.flush()
+        comm.Abort(_NOT_MPI)
+
+    hook.ends_all = True  # type: ignore[attr-defined]
+    sys.excepthook = hook
 
 
 def _mpi() -> Any:

@@ -336,7 +336,11 @@ ACCEPTED |= {
     "two row tiles": (lambda: product(m=128), GROUP, "8 x m64n128k16"),
     "wide": (lambda: product(n=512), GROUP, "8 x m64n256k16"),
     "n 24": (lambda: product(n=24), GROUP, "4 x m64n24k16"),
-}
+    "whole panels": (
+        lambda: product(b="MN 128B", n=320), GROUP, "8 x m64n192k16 and m64n128k16",
+    ),
+    "whole lines": (lambda: product(b="MN 64B", n=288), GROUP, "8 x m64n160k16 and m64n128k16"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ACCEPTED)

@@ -68,7 +68,7 @@ def test_a_scan_whose_results_lie_across_its_lanes_is_dearer() -> None:
         for target in (h200, free)
     )
     assert "scans" in {k.schedule for k in before.kernels}
-    assert priced.cost["time_s"] - before.cost["time_s"] > 1e-6
+    assert priced.cost["time_s"] - before.cost["time_s"] > 0.5e-6
 
 
 def test_steps_of_little_work_wait_for_their_reads() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.extract.search.commit import as_priced
+from axe_eq.extract.search.merge import stored
+from axe_eq.run.timing import alone
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.make import make_all
 from axe_eq_backends.cuda.target import h200
@@ -49,6 +53,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     ),
     "attention": (attention, ((HEADS, 4096, HEAD),) * 3),
 }  # fmt: skip
+NEAR = 1.5  # of what is chosen
 SAMPLE = ("bias of large tiles", "residual", "softmax")
 
 
@@ -93,12 +98,53 @@ def test_products_through_registers_keep_everything_in_registers(fn: Any, dtype:
     check_registers(exe)
 
 
+def where_below(x: Any, w: Any) -> Any:
+    at = xp.arange(4224)
+    return xp.where(xp.expand_dims(at, axis=1) >= at, x @ w, 0.0)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("fn", "beside"),
+    [
+        (lambda x, w, b, r: (x @ w + b) + r, ("4224:f32", "4224x4224:f16")),
+        (lambda x, w, b: nn.gelu(x @ w + b), ("4224:f16",)),
+        (where_below, ()),
+    ],
+    ids=["columns and a narrower residual", "columns and a function", "positions"],
+)
+def test_offered_tiles_of_most_accumulators_keep_everything_in_registers(
+    fn: Any, beside: tuple[str, ...]
+) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    with axe.debug(cache=0):
+        exe = axe.compile(fn, "4224x1024:f16", "1024x4224:f16", *beside, target="h200")
+    found, graph = exe._searched, exe.schedule.graph
+    step, group = graph.kernels[-1], found.groups[-1]
+    offered = found.prices.offered(group.roots, group.picks, stored(found.forest, group))
+    near = [p for p in offered if p.schedule == "tensor_cores" and p.time_s < NEAR * step.time_s]
+    most = max(near, key=lambda p: _sums(dict(p.parameters)))
+    made = alone(graph, replace(as_priced(step, most), rejected={}))
+    for kernel, one in make_all(made, h200).items():
+        check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
+
+
+def _sums(parameters: dict[str, int]) -> tuple[float, ...]:
+    """Accumulators of a thread; of those with as many the kernel whose CTAs share nothing."""
+    p = parameters
+    shared = p["cluster_rows"] * p["cluster_cols"] * p["split"]
+    return p["m"] * p["n"] / p["consumers"], -shared, -p["turned"], p["consumers"], -p["staging"]
+
+
 def check_registers(exe: Any) -> None:
     lowered = make_all(exe.schedule.graph, h200)
     for kernel, text in exe.source.items():
-        log = compile_text(text, h200.limits["compute_capability"], kernel).log
-        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log
-        (used,) = re.findall(r"Used (\d+) registers", log)
-        threads = lowered[kernel].lowered.kernel.n_threads
-        share = h200.limits["registers_per_unit"] // threads
-        assert 0 < int(used) <= min(share, h200.limits["registers_per_thread"])
+        check_text(text, kernel, lowered[kernel].lowered.kernel.n_threads)
+
+
+def check_text(text: str, kernel: str, threads: int) -> None:
+    log = compile_text(text, h200.limits["compute_capability"], kernel).log
+    assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log
+    (used,) = re.findall(r"Used (\d+) registers", log)
+    share = h200.limits["registers_per_unit"] // threads
+    assert 0 < int(used) <= min(share, h200.limits["registers_per_thread"])

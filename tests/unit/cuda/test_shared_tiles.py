@@ -56,8 +56,9 @@ def multiplied(
     rng = np.random.default_rng(seed)
     a, b = (rng.standard_normal((e, k)).astype(np.float16) for e in (m, n))
     arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    params = {p.name: size for p, size in zip(kernel.params, sizes, strict=False)}
     run = interpret(
-        kernel, arrays, {"M": m, "N": n, "K": k}, planned=planned, meanings=MEANINGS,
+        kernel, arrays, params, planned=planned, meanings=MEANINGS,
         order=order, seed=seed, n_ctas=2 * kernel.cluster,
     )  # fmt: skip
     expected = a.astype(np.float32) @ b.astype(np.float32).T
@@ -251,12 +252,58 @@ def test_the_machine_says_how_many_ctas_share(cluster: int) -> None:
 
 
 def test_tilings_that_clusters_cannot_share_are_refused() -> None:
-    for tiling, message in (
-        (Tiling(128, 72, cluster_rows=2), "72 shared rows of B for 2 CTAs; expected a multiple"),
-        (Tiling(128, 72, 32, cluster_cols=8), "32 shared elements of A for 8 CTAs; expected a mu"),
+    message = "32 shared elements of A for 8 CTAs; expected a mu"
+    with pytest.raises(AxeError, match=message):
+        gemm(problem(0), Tiling(128, 72, 32, cluster_cols=8))
+
+
+# Sides that are no whole parts for each CTA, or of whose last tile some would have nothing.
+TURNS = {
+    "rows": ((160, 136, 200), Tiling(64, 24, 64, 3, consumers=1, cluster_rows=2)),
+    "more than slots": ((264, 40, 328), Tiling(64, 40, 64, 3, consumers=1, cluster_rows=4)),
+    "both": ((200, 248, 264), Tiling(64, 120, 32, 3, consumers=1, cluster_rows=2, cluster_cols=4)),
+    "past the end": ((72, 136, 136), Tiling(64, 64, 32, 3, consumers=1, cluster_cols=2)),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", TURNS)
+def test_clusters_copy_in_turns_what_has_no_parts(name: str, full: bool) -> None:
+    """A CTA tells those alone whose slot it is, and the interpreter that nobody is early."""
+    (m, n, depth), tiling = TURNS[name]
+    kernel = gemm(Problem(m, n, depth), tiling)
+    assert any(b.name.startswith("free") for b in kernel.barriers)
+    for number, planned in enumerate([*levels(kernel)] * (25 if full else 1)):
+        multiplied(kernel, (m, n, depth), planned, ORDERS[number % len(ORDERS)], number)
+
+
+def _fill_unasked(s: ir.Statement) -> None:
+    """Whose turn it is fills a slot before the others have read it."""
+    if isinstance(s, ir.If) and any(
+        isinstance(w, ir.Wait) and w.barrier.name == "free_n" for w in s.body
     ):
-        with pytest.raises(AxeError, match=message):
-            gemm(problem(1 if tiling.cluster_rows > 1 else 0), tiling)
+        s.body.clear()
+
+
+def _tell_the_first(s: ir.Statement) -> None:
+    """CTA 0 is told, whoever fills the slot."""
+    if isinstance(s, ir.Arrive) and s.barrier.name == "free_n":
+        s.ranks = (0,)
+
+
+def _copy_always(s: ir.Statement) -> None:
+    """Both copy into every slot."""
+    if isinstance(s, ir.If) and any(isinstance(c, ir.CopyAsync) for c in s.body):
+        s.condition = 1
+
+
+@pytest.mark.parametrize("change", [_fill_unasked, _tell_the_first, _copy_always])
+def test_turns_that_are_not_kept_are_found(change: Callable[[ir.Statement], None]) -> None:
+    (m, n, depth), tiling = TURNS["rows"]
+    kernel = changed(gemm(Problem(m, n, depth), tiling), change)
+    for order in ORDERS:
+        with pytest.raises(KernelFault):
+            multiplied(kernel, (m, n, depth), None, order)
 
 
 @pytest.mark.parametrize("tiling", [Tiling(cluster_rows=2), Tiling(cluster_cols=2)], ids="mn")

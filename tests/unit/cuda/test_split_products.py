@@ -19,7 +19,7 @@ from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import selector, split_text
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.target import h200
-from axe_eq_rules.split_products import LEAST, NEAR, TILES, UNITS, product_parts
+from axe_eq_rules.split_products import FITTING, LEAST, NEAR, TILES, UNITS, product_parts
 
 DRAWN = 30
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -166,7 +166,7 @@ def test_what_the_law_offers_is_the_product(
 ) -> None:
     """Both operands are cut alike, along the longest dim that both are reduced over."""
     ways = offered(sig, x, y)
-    assert 1 <= len(ways) <= 2
+    assert 1 <= len(ways) <= 3
     for _, _, *cut, _, _ in ways:
         assert [int(text.split()[1]) for text in cut] == [*axes]
         assert len({text.split(None, 2)[2] for text in cut}) == 1
@@ -203,8 +203,10 @@ def test_tiles_stay_few_and_parts_long() -> None:
         hows = [split_text(way[2])[1][1] for way in ways]
         counts = [ceil(65536 / (how if isinstance(how, int) else how[1])) for how in hows]
         tiles = [ceil(m / rows) * ceil(n / cols) for rows, cols in TILES]
-        assert len(counts) == len(UNITS)
-        for units, count in zip(UNITS, counts, strict=True):
+        fitting = {ceil(m / r) * ceil(n / c) for t in FITTING for r, c in (t, t[::-1])}
+        assert len(UNITS) <= len(counts) <= len(UNITS) + 1
+        for place, (units, count) in enumerate(zip((*UNITS, UNITS[0]), counts, strict=False)):
+            tiles += fitting if place == len(UNITS) else ()
             assert 65536 / count >= LEAST
             assert any(units - t < count * t * (1 + 1 / NEAR) and
                        count * t <= units * (1 + 1 / NEAR) for t in tiles)  # fmt: skip

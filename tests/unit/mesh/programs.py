@@ -78,6 +78,10 @@ CASES: dict[str, Case] = {
         lambda a, b: xp.reshape(xp.stack([a, b], axis=1), (32, 8)), ((16, 8), R), ((16, 8), R),
         wanted=R,
     ),
+    "recurrence": case(
+        lambda a, b: xp.associative_scan("recurrence", (a, b), axis=0), ((16, 8), R), ((16, 8), R),
+        wanted=R,
+    ),
     "prefix sums": case(lambda x: xp.cumulative_sum(x, axis=0), ((16, 8), R), wanted=R),
     "lookup": case(
         lambda t, i: xp.take(t, i, axis=0), ((16, 8), R), ((8,), "P('x')", "i32"), wanted=R

@@ -240,6 +240,14 @@ def test_small_exchanges_are_carried_by_kernels_where_devices_see_each_other(kin
         assert np.array_equal(found, exe.meaning(*given))
 
 
+def test_an_input_that_is_returned_is_read_where_no_other_device_has_it() -> None:
+    rows, everywhere = (axe.read("jax", cut, shape=(512, 8), mesh=M2) for cut in ("P('x')", "P()"))
+    given = axe.Spec((512, 8), "f16", layout=rows)
+    exe = axe.compile(lambda x: (x * 2, x), given, target=h200, mesh=M2, outputs=[everywhere, rows])
+    assert exe.plan.link_bytes
+    assert not exe.plan.seen
+
+
 def test_a_kernel_that_reads_over_a_link_often_costs_that() -> None:
     """A product of many columns reads rows once for each block of them; of a copy it reads them so
     often from its own memory."""
@@ -265,13 +273,13 @@ class Blind:
 
 def test_devices_that_see_nothing_send_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     exe = product("summed", (64, 64, 128), h200)
-    assert {"k0", "k0_apart"} <= local_codes(exe.schedule).keys()
+    assert {"k0", "k0_silent_apart"} <= local_codes(exe.schedule).keys()
     plan = exe.plan.apart
     prove(plan)
     assert not plan.seen
     assert (plan.n_bytes, plan.apart) == (exe.plan.n_bytes, plan)
     monkeypatch.setattr(exe.schedule, "codes", {"k0": b"", "k1": b""})
-    wrong = "plan: has no code of 'k0_apart', which devices run that see no other's memory"
+    wrong = "plan: has no code of 'k0_silent_apart', which devices run that see no other's memory"
     with pytest.raises(DeviceError, match=wrong):
         exe.on(Blind())
 

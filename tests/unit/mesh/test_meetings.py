@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import axe_eq as axe
 from axe_eq.errors import ScheduleError
+from axe_eq.extract.mesh import build
 from axe_eq.kernel.devices import Device, Devices, Memory, Shared
 from axe_eq.kernel.interp import KernelFault
 from axe_eq.kernel.spaces import WINDOW_BYTES
@@ -37,23 +39,31 @@ SHAPES = ((64, 128), (128, 64), (64, 64))
 
 
 @cache
-def product(kind: str, n: int) -> Any:
+def product(kind: str, n: int, chunks: int = 0, rows: int = 64) -> Any:
+    """With signals of kernels that begin; or of those that store, in so many chunks."""
     mesh = Mesh({"x": n})
-    pairs = zip(CUTS[kind], SHAPES, strict=True)
-    layouts = [axe.read("jax", c, shape=s, mesh=mesh) for c, s in pairs]
-    specs = [axe.Spec(s, "f16", layout=x) for s, x in zip(SHAPES[:2], layouts, strict=False)]
-    return axe.compile(lambda x, w: x @ w, *specs, target=h200, mesh=mesh, outputs=layouts[2:])
+    links = tuple(replace(link, tell_s=link.tell_s if chunks else None) for link in h200.links)
+    shapes = [s if n == 1 else (rows, s[1]) for n, s in enumerate(SHAPES)]
+    layouts = [
+        axe.read("jax", c, shape=s, mesh=mesh) for c, s in zip(CUTS[kind], shapes, strict=True)
+    ]
+    specs = [axe.Spec(s, "f16", layout=x) for s, x in zip(shapes[:2], layouts, strict=False)]
+    with mock.patch.object(build, "CHUNKS", (chunks,)), axe.debug(cache=0):
+        return axe.compile(lambda x, w: x @ w, *specs, target=h200.replace(links=links), mesh=mesh,
+                           outputs=layouts[2:])  # fmt: skip
 
 
-def given(seed: int = 0) -> list[Any]:
+def given(seed: int = 0, rows: int = 64) -> list[Any]:
     rng = np.random.default_rng(seed)
-    return [rng.integers(-2, 3, shape).astype(np.float16) for shape in SHAPES[:2]]
+    shapes = (rows, SHAPES[0][1]), SHAPES[1]
+    return [rng.integers(-2, 3, shape).astype(np.float16) for shape in shapes]
 
 
 def kernels(plan: MeshPlan) -> list[KernelStep]:
     return [k for s in plan.steps if isinstance(s, LocalStep) for k in meeting(s.graph)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kind", "n"), [("gathered", 2), ("summed", 2), ("summed", 4)])
 def test_kernels_wait_themselves_where_that_takes_less(kind: str, n: int) -> None:
     exe, arrays = product(kind, n), given()
@@ -79,7 +89,7 @@ def test_kernels_wait_themselves_where_that_takes_less(kind: str, n: int) -> Non
 
 
 def test_devices_wait_by_events_where_no_instruction_tells_them() -> None:
-    links = tuple(replace(link, signal_s=0.0) for link in h200.links)
+    links = tuple(replace(link, signal_s=0.0, tell_s=None) for link in h200.links)
     mesh = Mesh({"x": 2})
     pairs = zip(CUTS["summed"], SHAPES, strict=True)
     layouts = [axe.read("jax", c, shape=s, mesh=mesh) for c, s in pairs]
@@ -148,6 +158,7 @@ CASES = [(kind, n, *d) for kind, n in (("gathered", 2), ("summed", 2), ("summed"
          for d in DAMAGE if (kind, d[0]) != ("gathered", nobody_waits_for_who_asks)]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     ("kind", "n", "damage", "wrong"), CASES, ids=lambda x: getattr(x, "__name__", None)
 )

@@ -35,10 +35,8 @@ def started(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
-def test_a_user_s_script_runs_on_its_own_shards_and_ends_when_a_rank_is_killed(
-    tmp_path: Path,
-) -> None:
-    """Liars are named on every rank; a killed rank ends the job."""
+def test_a_user_s_script_runs_on_its_own_shards_and_ends_when_a_rank_fails(tmp_path: Path) -> None:
+    """Liars are named on every rank; a rank that is killed or raises ends the job."""
     two_ranks.compiled()  # its ranks find the search in the cache
     two_ranks.compiled(axe.Mesh({"x": 3}))
     script = [sys.executable, "-m", "tests.unit.mesh.jobs.two_ranks", str(tmp_path)]
@@ -51,6 +49,9 @@ def test_a_user_s_script_runs_on_its_own_shards_and_ends_when_a_rank_is_killed(
             "rank 1, shard 'x': has dtype f64; expected f32[4,6]",
             "transport 'mpi': runs in 2 processes; expected 3, one per rank",
         ], done.stderr
+    assert done.returncode != 0
+    done = started([*MpiTransport().command(2), *script, "error"])
+    assert "ArgumentError: argument 'x': has shape (7, 6); expected f32[8,6]" in done.stderr
     assert done.returncode != 0
 
 

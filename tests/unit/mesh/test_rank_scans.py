@@ -62,9 +62,11 @@ def test_scans_with_the_totals_of_ranks_before_are_decided(before: Any, wanted: 
     (3, 3, lambda x: xp.cumulative_sum(x * 2, axis=0)),
     (2, 2, lambda x: xp.cumulative_sum(x, axis=0)),
     (4, 8, lambda x: xp.associative_scan("max", x, axis=0)),
+    (4, 4, lambda x: xp.associative_scan("recurrence", (x, x + 1), axis=0)),
+    (3, 4, lambda x: xp.associative_scan("recurrence", (x, x + 1), axis=1)),
 ])  # fmt: skip
-def test_scans_of_parts_of_one_element_are_proved(devices: int, rows: int, fn: Any) -> None:
-    """Each is reduced with the totals of those before it."""
+def test_scans_of_parts_of_few_elements_are_proved(devices: int, rows: int, fn: Any) -> None:
+    """Of one, each is reduced with the totals of those before it; uneven parts are filled up."""
     mesh = axe.Mesh({"x": devices})
     cut = axe.read("jax", "P('x',None)", shape=(rows, 3), mesh=mesh)
     exe = axe.compile(
@@ -78,7 +80,8 @@ def test_scans_of_parts_of_one_element_are_proved(devices: int, rows: int, fn: A
 
 @pytest.mark.parametrize(("name", "numerics", "wanted"), [
     ("prefix sums", "real", axe.Proved), ("prefix sums", "exact", axe.Unknown),
-    ("most so far", "exact", axe.Proved),
+    ("most so far", "exact", axe.Proved), ("recurrence", "real", axe.Proved),
+    ("recurrence", "exact", axe.Unknown),
 ])  # fmt: skip
 def test_scans_along_a_cut_axis_are_proved(name: str, numerics: str, wanted: type) -> None:
     """Behind the totals of the parts before: of floats over the reals alone."""
@@ -88,5 +91,5 @@ def test_scans_along_a_cut_axis_are_proved(name: str, numerics: str, wanted: typ
     found = axe.equivalent(fn, plan, numerics=numerics, packs=["sharding"])
     assert isinstance(found, wanted), found
     assert not isinstance(found, axe.Proved) or axe.check_certificate(found.certificate)
-    other: Callable[..., Any] = lambda x: fn(x) + (xp.arange(16)[:, None] == 9)  # noqa: E731
+    other: Callable[..., Any] = lambda *x: fn(*x) + (xp.arange(16)[:, None] == 9)  # noqa: E731
     assert isinstance(axe.equivalent(other, plan, numerics="real"), axe.Refuted)

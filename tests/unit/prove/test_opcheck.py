@@ -109,6 +109,9 @@ MONOID_LIES: dict[str, tuple[Monoid, str]] = {
         Monoid("x", _sum, _add, lambda s: np.sqrt(np.abs(s[0]))), "reduction of its own values"
     ),
     "what stands for parts": (replace(MONOIDS["argmax"], stands=("min", "")), "do not give the"),
+    "a unit beside those of the others": (
+        replace(MONOIDS["recurrence"], unit=1.0), "declares unit=1, which changes"
+    ),
     "one for each value": (replace(MONOIDS["argmax"], stands=("max", "max")), "one of them ''"),
 }  # fmt: skip
 

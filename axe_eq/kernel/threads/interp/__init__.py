@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from axe_eq.kernel.devices import Device, Shared
+from axe_eq.kernel.devices import Device, Shared, Told
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import GlobalTensor, Ints, KernelFault, bind, check_given, unwatched
+from axe_eq.kernel.interp import GlobalTensor, KernelFault, bind, check_given, unwatched
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import tiles
@@ -68,7 +68,8 @@ def interpret(
 
     Args:
         kernel: the kernel.
-        arrays: an array per tensor, in its logical shape; those of outputs give the dtype only.
+        arrays: an array per tensor, in its logical shape; those of outputs that the kernel does not
+            merge with what they hold give the dtype only.
         params: values of the run-time parameters.
         planned: run the plans' instruction calls instead of the primitives.
         meanings: what instruction calls do, by name.
@@ -99,9 +100,9 @@ def interpret(
         else GlobalTensor(t, arrays[t.name], env, "CTA")
         for t in kernel.tensors
     }
-    learned: list[Ints] = []
+    learned: list[Told] = []
     for name in kernel.outputs:
-        tensors[name].clear()
+        tensors[name].clear(merged=name in kernel.merged)
         tensors[name].watch = watch
     n_tiles = int(evaluate(kernel.tiles, env))
     n = kernel.cluster
@@ -116,12 +117,12 @@ def interpret(
             for r in range(n)
         ]  # fmt: skip
         for cta in ctas:
-            cta.device = device
+            cta.device, cta.run = device, -1 if device is None else device.begin()
         cluster = Cluster(kernel, order, rng)
         with np.errstate(all="ignore"):  # a machine computes infinities and NaN without a word
             cluster.run(ctas)
         steps += cluster.n_steps
-        learned += [clock for cta in ctas for _, _, clock in cta.acquired]
+        learned += [told for cta in ctas for _, _, told in cta.acquired]
     if device is not None:
         device.ended(learned)
     for name in kernel.outputs:

@@ -15,7 +15,9 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
+from axe_eq.kernel.devices import Told
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault, Watch, bind, unwatched
 from axe_eq.kernel.plan import Call
@@ -148,7 +150,9 @@ class Cta:
         self.device: Device | None = None  # where several are interpreted together
         self.issuing: Issue | None = None  # whose primitive is executed now
         self.fenced = False  # whether what it tells other devices is behind what it knows
-        self.acquired: list[tuple[int, int, Ints]] = []  # by which class, when, the device's clock
+        self.acquired: list[tuple[int, int, Told]] = []  # by which class, when, what it was told
+        self.run = -1  # its number among the CTAs of all devices
+        self.stored: list[tuple[Ints, Ints]] = []  # per store to shared memories: by whom, when
 
     # -- storage --
 
@@ -468,14 +472,26 @@ class Cta:
         finally:
             self.issuing = None
 
-    def knows(self, who: Threads, bulk: bool = False) -> Ints:
-        """What threads know of all devices' launches, or what of it bulk copies see."""
+    def knows(self, who: Threads, bulk: bool = False) -> list[Told]:
+        """What each class of threads knows of all devices, or what of it bulk copies see."""
         assert self.device is not None
-        clocks, every = self.clocks.shown if bulk else self.clocks.seen, []
+        clocks, every = self.clocks.shown if bulk else self.clocks.seen, list[Told]()
         for c in self.clocks.classes(who):
-            told = [clock for of, time, clock in self.acquired if clocks[c, of] >= time]
-            every.append(np.max([self.device.clock, *told], axis=0))
-        return np.asarray(np.min(every, axis=0))
+            every.append(Told(self.device.clock.copy()))
+            told = [x for of, time, x in self.acquired if clocks[c, of] >= time]
+            for one in (self.device.learned, *told):
+                every[-1].learn(one)
+        return every
+
+    def log(self, actors: Sequence[int], times: Sequence[int]) -> tuple[int, int]:
+        """A store to memory that other devices see: the CTA's number, and that of the store."""
+        self.stored.append((np.array(actors), np.array(times)))
+        return self.run, len(self.stored) - 1
+
+    def done(self, c: int) -> npt.NDArray[np.bool_]:
+        """Which stores a class knows to be done."""
+        seen = self.clocks.seen[c]
+        return np.array([(seen[by] >= when).all() for by, when in self.stored], np.bool_)
 
     def _executed(self, s: ir.Primitive, env: Env, issue: Issue) -> None:
         who = issue.who

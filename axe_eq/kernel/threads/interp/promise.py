@@ -53,6 +53,8 @@ def promise(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> Callable[[], N
 def _promised(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> tuple[Any, Read, Any] | None:
     """(values, what reads those that are there, what roundings are relative to)."""
     match s:
+        case ir.Merge():
+            return None  # memory's own value says it
         case ir.Copy() if not s.dst.buffer.is_private:
             return *_put(cta, s, env, issue), 0.0
         case ir.Copy() if not s.src.buffer.is_private:

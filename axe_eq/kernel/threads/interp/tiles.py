@@ -224,7 +224,11 @@ def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> None:
     view = s.dst
     if view.buffer.is_global:
         element, inside = global_elements(view, cta, env, issue)
-        cta.tensors[view.buffer.name].write(element, first, inside)
+        tensor = cta.tensors[view.buffer.name]
+        if isinstance(s, ir.Merge):
+            tensor.merge(element, first, inside, s.monoid)
+        else:
+            tensor.write(element, first, inside)
         return
     byte = thread_bytes(cta, view, env, issue, warp, lane)[:n]
     size = view.buffer.itemsize
@@ -531,34 +535,30 @@ def bulk_store(
     cta.memory.check_proxy(k, [elected], "reads", issue.what)
     cta.memory.note_read(k, cta.clocks.stores(group), queue.committed + 1, -1)
     tensor = cta.tensors[s.dst.buffer.name]
-    tensor.use(element, inside, issue, write=True, bulk=True)
-    done = [False]
+    monoid = s.monoid if isinstance(s, ir.MergeAsync) else ""
+    tensor.use(element, inside, issue, write=True, bulk=True, monoid=monoid)
+    done, entry = [False], cta.log([cta.clocks.stores(group)], [queue.committed + 1])
 
     def effect() -> None:
         if not done[0]:
             done[0] = True
+            tensor.entry = entry
             values = cta.memory.load(byte, DTYPES[s.src.buffer.dtype].numpy)[..., 0]
-            tensor.write(element, values, inside)
+            if monoid:
+                tensor.merge(element, values, inside, monoid)
+            else:
+                tensor.write(element, values, inside)
+            tensor.entry = None
 
     queue.effects[-1].append(effect)
     cta.defer(effect)
 
 
-def signal(cta: Cta, s: ir.Signal, env: Env, issue: Issue) -> None:
-    """One thread of the grid tells all signals."""
-    signals.add(cta, *signals.number_of(s.last, cta, env), issue, is_more=False)
-    cta.fenced = True
-    signals.add(cta, *signals.number_of(s.flags, cta, env), issue, is_more=True)
-
-
-def wait(cta: Cta, s: ir.Await, env: Env, issue: Issue) -> None:
-    """The number is there: who waited for it knows what it tells."""
-    signals.acquire(cta, *signals.number_of(s.flag, cta, env), issue)
-
-
 _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Copy: copy,
+    ir.Merge: copy,
     ir.CopyAsync: copy_async,
+    ir.MergeAsync: copy_async,
     ir.Fetch: fetch,
     ir.Gather: gather,
     ir.Gemm: gemm,
@@ -567,8 +567,10 @@ _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Scan: scan,
     ir.Fill: fill,
     ir.Index: index,
-    ir.Signal: signal,
-    ir.Await: wait,
+    ir.Signal: signals.do_signal,
+    ir.Clear: signals.do_clear,
+    ir.Tell: signals.do_tell,
+    ir.Await: signals.do_wait,
 }
 
 

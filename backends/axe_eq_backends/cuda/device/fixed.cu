@@ -368,6 +368,16 @@ __device__ __forceinline__ void signal_clear(const int* number) {
   asm volatile("st.relaxed.sys.global.s32 [%0], 0;" :: "l"(number) : "memory");
 }
 
+// What a thread knows to be stored, by bulk copies that it has waited for too.
+__device__ __forceinline__ void tell_fence() {
+  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+__device__ __forceinline__ void signal_tell(const int* number, int count) {
+  asm volatile("red.relaxed.sys.global.add.s32 [%0], %1;" :: "l"(number), "r"(count) : "memory");
+}
+
 __device__ __forceinline__ void signal_wait(const int* number, int least) {
   int found;
   do {

@@ -31,6 +31,8 @@ from contextlib import contextmanager
 from math import gcd, prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, var
@@ -59,7 +61,10 @@ CORE_COLS = 8  # of accumulators: parts of a tile's columns are whole ones
 # Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
 # all others and 224 spill.
 MOST_HELD = 208
+MOST_SUMS = 200  # of them: 208 spill, however few the epilogue takes
 OF_THIRD = 104  # fewer, where three warpgroups share them: 112 spill
+BESIDE = 24  # registers more of a thread, those of what it stores among them
+ASIDE = 16  # of those that panels leave which are narrower for want of them
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
@@ -81,6 +86,21 @@ def most_held(consumers: Any) -> Any:
     (208, 104)
     """
     return MOST_HELD - OF_THIRD * (consumers > 2)
+
+
+def panel_most(wide: Any, consumers: Any, sums: Any, rows: Any, itemsize: Any) -> Any:
+    """Columns of a panel of results at most, which a thread holds beside its sums.
+
+    Numbers, or columns of such. Where one `wide` as the store would have it does not fit, fewer
+    leave some registers besides: 228 of them spill where results lie in columns.
+
+    >>> [int(panel_most(64, 2, *sizes, 2)) for sizes in ((192, 128), (192, 192), (256, 256))]
+    [256, 32, 8]
+    """
+    room = most_held(consumers) + BESIDE - sums
+    most = (room - ASIDE) * 4 * GROUP_THREADS // (rows * itemsize) // CORE_COLS * CORE_COLS
+    fits = tile_words(rows, wide, itemsize) <= room
+    return np.where(fits, tiles.MOST_PANEL, np.clip(most, CORE_COLS, tiles.MOST_PANEL))
 
 
 def gemm(problem: Problem, tiling: Tiling = DEFAULT, name: str = "gemm") -> ir.Kernel:
@@ -112,14 +132,11 @@ class _Writer(Copies):
             wrong = f"{tiling.n} columns in {tiling.split} parts, {tiling.across} of"
             wrong = f"{wrong} {tiling.consumers} warpgroups side by side"
             raise ScheduleError(f"tiling of {name}", wrong, f"one part, whole {CORE_COLS} for each")
-        for side, (tile, n) in enumerate(
-            ((tiling.m, tiling.cluster_cols), (tiling.n, tiling.cluster_rows))
-        ):
+        for side, n in enumerate((tiling.cluster_cols, tiling.cluster_rows)):
             for matrix in {pair[side] for pair in problem.products} if n > 1 else ():
-                shared, what = (tile, "rows") if matrix.major else (tiling.k, "elements")
-                if shared % (PERIOD_ROWS * n):
-                    wrong = f"{shared} shared {what} of {matrix.name} for {n} CTAs"
-                    expected = f"a multiple of {PERIOD_ROWS} {what} each"
+                if not matrix.major and tiling.k % (PERIOD_ROWS * n):
+                    wrong = f"{tiling.k} shared elements of {matrix.name} for {n} CTAs"
+                    expected = f"a multiple of {PERIOD_ROWS} elements each"
                     raise ScheduleError(f"tiling of {name}", wrong, expected)
         if tiling.split > 1 and (tiling.cluster > 1 or tiling.n % (CORE_COLS * tiling.split)):
             parts = f"{tiling.split} parts of steps"
@@ -132,7 +149,10 @@ class _Writer(Copies):
         self.rows, self.width, self.cols = rows, width, width // tiling.split
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(self.cols) if problem.out.major else self.cols
-        self.wide = tiles.panel_width(run, self.size, problem.out.major)
+        sums = rows * width * len(problem.products) // GROUP_THREADS
+        of_run = run, self.size, problem.out.major
+        most = panel_most(tiles.panel_width(*of_run), tiling.consumers, sums, rows, self.size)
+        self.wide = tiles.panel_width(*of_run, int(most))
         self.panels = -(-self.cols // self.wide)
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:
@@ -146,6 +166,7 @@ class _Writer(Copies):
                 k.kernel.params.append(dim)
         self._declare()
         self.full, self.empty = k.mbarriers("full", t.stages), k.mbarriers("empty", t.stages)
+        self.free = {side: k.mbarriers(f"free_{side}", t.stages) for side in self._turns()}
         self.rows_of_tiles = k.let("tiles_m", ceil_div(self.p.m, t.cluster_m))
         self.cols_of_tiles = k.let("tiles_n", ceil_div(self.p.n, t.cluster_n))
         self.count = self.rows_of_tiles * self.cols_of_tiles * prod(self.p.outer)
@@ -212,6 +233,9 @@ class _Writer(Copies):
         self.bulk = contiguous and self.vector == multiple
         # Rows that begin anywhere: neighbouring threads store neighbouring elements of a row.
         self.in_rows = contiguous and not self.bulk and p.out.major
+        if self.p.merges and not self.bulk:
+            wrong = f"results of {p.out.name} that bulk copies do not store"
+            raise ScheduleError(f"kernel {k.kernel.name}", wrong, "rows of whole vectors")
         if self.bulk or self.in_rows:
             shape = (*lead, self.rows, self.wide)
             self.stage_out = k.smem(f"{p.out.name}_staging", p.out.dtype, shape, layout)
@@ -524,7 +548,10 @@ class _Writer(Copies):
         k.fence_async()
         k.sync()
         with k.one_thread():
-            k.copy_async(out, slot)
+            if self.p.merges:
+                k.merge_async(out, slot, self.p.merges)
+            else:
+                k.copy_async(out, slot)
             k.commit("bulk")
 
 

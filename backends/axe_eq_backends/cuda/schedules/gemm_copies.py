@@ -6,9 +6,10 @@ A producer warpgroup keeps the rings full; `gemm` says what consumers do with th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any
 
-from axe_eq.kernel.expr import Int, Var, minimum
+from axe_eq.kernel.expr import Int, Var, equal, minimum
 from axe_eq.kernel.placement import Placement, number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import Pipe, ThreadBuilder
@@ -20,6 +21,21 @@ from axe_eq_backends.cuda.schedules.tiling import Matrix, Problem, Tiling
 
 BULK_BYTES = 16
 Lead = tuple[Int, ...]
+
+
+def in_turns(tile: Any, n: Any, there: Any) -> Any:
+    """Whether CTAs that share a tile of rows copy it whole in turns, not a part of each step.
+
+    Numbers, or columns of such. Parts are whole periods of swizzles, and each has something of the
+    last tile: copies of what lies past an operand's end are slow, and all CTAs wait for them.
+
+    >>> in_turns(128, 4, 1152), in_turns(120, 4, 1200), in_turns(128, 4, 1160)
+    (False, True, True)
+    """
+    last = there % tile
+    return (tile % (PERIOD_ROWS * n) > 0) | ((last > 0) & (last * n <= tile * (n - 1)))
+
+
 At = tuple[Lead, Int, Int]  # outer indices of a tile, its first row and column
 
 
@@ -31,6 +47,7 @@ class Copies:
         operands: per name the tensor, its ring, and rows that are copied of a tile.
         tails: per name rows that are copied of a last tile; None where it is like all others.
         full, empty: barriers of the rings' slots.
+        free: barriers of the slots of those CTAs that copy whole tiles of a side in turns.
         count, rows_of_tiles, cols_of_tiles: tiles, and those along either side of one batch.
         whole: tiles that CTAs take alone where they share the rest.
         steps, per_part: of a tile, and of one part of the reduced dim.
@@ -44,6 +61,7 @@ class Copies:
     tails: dict[str, int | None]
     full: ir.MBarrier
     empty: ir.MBarrier
+    free: dict[str, ir.MBarrier]
     count: Int
     rows_of_tiles: Int
     cols_of_tiles: Int
@@ -84,6 +102,10 @@ class Copies:
         cols = self.t.cluster_cols
         rank = self.k.rank if self.t.cluster > 1 else 0
         return rank // cols, rank % cols if cols > 1 else 0
+
+    def _sharing(self, side: str) -> int:
+        """CTAs that read the same tile of a side."""
+        return self.t.cluster_cols if side == "m" else self.t.cluster_rows
 
     def _readers(self, side: str) -> list[Int]:
         """CTAs of the cluster that read the same tile of a side; with both shared this first."""
@@ -166,6 +188,9 @@ class Copies:
                 if t.rest:
                     alone.enter_context(k.one_thread())
                 k.wait(self.empty, pipe.stage, pipe.parity)
+                for side, free in self.free.items():
+                    with k.when(self._is_turn(side, pipe.stage)):
+                        k.wait(free, pipe.stage, pipe.parity)
                 begin = lead[self.p.end[0]] * self.p.k if self.p.end else 0
                 for end in ends(self._ragged(row, col), filled, t.stages):
                     with ExitStack() as stack:
@@ -195,24 +220,47 @@ class Copies:
                 there = self.tails[matrix.name] or there
             readers = self._readers(side)
             rows, deep = span(0, there), span(0, t.k)
-            if (n := len(readers)) > 1:  # each loads its part for all
-                own = self._place[side == "m"]
-                if matrix.major:
-                    rows = span(own * (there // n), there // n)
-                else:
-                    deep = span(own * (t.k // n), t.k // n)
+            own, n = self._place[side == "m"], len(readers)
+            mine: AbstractContextManager[None] = nullcontext()
+            if side in self.free:
+                mine = k.when(self._is_turn(side, pipe.stage))
+            elif n > 1 and matrix.major:  # each loads its part for all
+                rows = span(own * (there // n), there // n)
+            elif n > 1:
+                deep = span(own * (t.k // n), t.k // n)
             here = span(at + rows.begin, rows.extent), span(depth + deep.begin, deep.extent)
             slot = ring[pipe.stage, rows, deep] if deep.extent < t.k else ring[pipe.stage, rows]
             part = part_of(tensor, matrix.place, lead, *here)
-            k.copy_async(slot, part, ranks=readers if n > 1 else ())
+            with mine:
+                k.copy_async(slot, part, ranks=readers if n > 1 else ())
+
+    def _turns(self) -> Iterator[str]:
+        """Sides whose tiles CTAs of a cluster copy whole in turns: each has slots of its own."""
+        sides = ("m", self.t.m, self.p.m), ("n", self.t.n, self.p.n)
+        for at, (side, tile, there) in enumerate(sides):
+            n, known = self._sharing(side), there if isinstance(there, int) else 0
+            rows = all(pair[at].major for pair in self.p.products)
+            if n > 1 and rows and in_turns(tile, n, known):
+                yield side
+
+    def _is_turn(self, side: str, slot: Int) -> Int:
+        """Whether this CTA copies a side's tile that is in a slot."""
+        return equal(slot % self._sharing(side), self._place[side == "m"])
 
     def _release(self, slot: Int) -> None:
-        """The slot has been read: what fills it next comes from every CTA of the cluster."""
-        t = self.t
-        readers = self._readers("m") + self._readers("n")[1:]
-        if min(t.cluster_rows, t.cluster_cols) == 1:
-            readers = list(range(t.cluster))
-        self.k.arrive(self.empty, slot, ranks=readers if t.cluster > 1 else ())
+        """The slot has been read: those are told who fill it next.
+
+        They are all CTAs that copy parts of what comes into it, and of a side that is copied in
+        turns the one whose slot it is.
+        """
+        row, col = self._place
+        in_parts = [side for side in "mn" if self._sharing(side) > 1 and side not in self.free]
+        ranks = [r for n, side in enumerate(in_parts) for r in self._readers(side)[bool(n) :]]
+        self.k.arrive(self.empty, slot, ranks=ranks)
+        for side, free in self.free.items():
+            turn, cols = slot % self._sharing(side), self.t.cluster_cols
+            at = row * cols + turn if side == "m" else turn * cols + col
+            self.k.arrive(free, slot, ranks=[at])
 
 
 def part_of(buffer: ir.Buffer, place: Placement | None, lead: Lead, *spans: span) -> ir.View:

@@ -30,7 +30,7 @@ def swizzled_width(cols: int, itemsize: int) -> int:
     return min(128 // itemsize, cols & -cols)
 
 
-def panel_width(cols: int, itemsize: int, major: int = 1) -> int:
+def panel_width(cols: int, itemsize: int, major: int = 1, most: int = MOST_PANEL) -> int:
     """Columns of a tile of results that are stored at once: a panel.
 
     It has lines of 128 or 64 bytes, which are swizzled, where columns are so many of them. Others
@@ -38,17 +38,25 @@ def panel_width(cols: int, itemsize: int, major: int = 1) -> int:
     Where columns are contiguous (`major` 0) each of them is lines of its own, and the last panel
     may have fewer.
 
+    Args:
+        cols: of the tile.
+        itemsize: bytes of an element.
+        major: the result's contiguous dim.
+        most: columns that registers hold at once, 8 at least.
+
     >>> panel_width(192, 2), panel_width(160, 2), panel_width(80, 2), panel_width(152, 2)
     (64, 32, 80, 152)
-    >>> panel_width(152, 2, major=0)
-    56
+    >>> panel_width(152, 2, major=0), panel_width(128, 2, most=48)
+    (56, 32)
     """
     if not major:
-        return -(-cols // -(-cols // 64) // 8) * 8
+        return -(-cols // -(-cols // min(64, most)) // 8) * 8
     widest = swizzled_width(cols, itemsize)
+    while widest > most:
+        widest //= 2
     if widest * itemsize >= 64:
         return widest
-    whole = [n for n in range(8, min(cols, MOST_PANEL) + 1, 8) if cols % n == 0]
+    whole = [n for n in range(8, min(cols, most) + 1, 8) if cols % n == 0]
     few = [n for n in whole if 32 <= n <= 128] or whole
     return max(few, default=widest)
 

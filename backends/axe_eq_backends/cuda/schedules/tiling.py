@@ -69,6 +69,7 @@ class Problem:
         outer: extents of dims that products run over one index at a time.
         parts: extents of reduced dims beside k, of which a step takes one index.
         end: number of the outer dim that counts parts of k, and what operands have along k.
+        merges: the monoid by which memory merges the result with what it holds; "" to store it.
     """
 
     m: Int
@@ -81,6 +82,7 @@ class Problem:
     outer: tuple[int, ...] = ()
     parts: tuple[int, ...] = ()
     end: tuple[int, int] | None = None
+    merges: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,262 @@
+"""Kernels that tell other devices what they have stored on them, tile by tile and in chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel.expr import make
+from axe_eq.kernel.interp import KernelFault
+from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
+from axe_eq.lower.own import Lowered
+from axe_eq.mesh.plan import MeshPlan, plan_from_json
+from axe_eq.mesh.prove import prove
+from axe_eq.mesh.steps import LocalStep
+from axe_eq.run.interpret import interpret_plan
+from axe_eq.schedule.graph import Access
+from axe_eq.schedule.meeting import buffers_of, chunks_of, meets, silent, tells
+from axe_eq_backends.cuda import lower, meet
+from axe_eq_backends.cuda import make as making
+from axe_eq_backends.cuda.interpret import INTERPRETER
+from axe_eq_backends.cuda.target import h200
+from tests.unit.mesh.test_meetings import given, kernels, product, statements
+from tests.unit.mesh.test_transports import Copying
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("n", "chunks"), [(2, 1), (2, 4), (4, 2)])
+def test_readers_wait_for_the_chunks_that_they_read(n: int, chunks: int) -> None:
+    exe, arrays = product("summed", n, chunks), given()
+    (name,) = {b for b in exe.plan.signals if b in {k for k in exe.plan.seen}}
+    assert chunks_of(exe.plan.buffers[name]) == chunks
+    assert len(kernels(exe.plan)) == 1
+    said = f"{chunks} chunk{'s' * (chunks > 1)}"
+    assert str(exe.plan).count(f"waits itself for what is stored, in {said}") == 1
+    assert str(exe.plan).count("tells devices what it stores on them") == 1
+    assert f"once it is stored, in {said}" in exe.explain()
+    texts = list(exe.source.values())
+    assert [t.count("tell_fence();") for t in texts] == [1, 0]
+    assert [t.count("signal_tell(s") for t in texts] == [n * chunks, 0]
+    assert [t.count("signal_clear(s") for t in texts] == [chunks, 0]
+    assert [t.count("signal_wait(s") for t in texts] == [0, 1]
+    run = exe.on(Copying())  # on the host, where no kernel waits for another
+    copied = run.whole(run(run.shards(*arrays)))
+    for found in (exe(*arrays), exe.interpret(*arrays, orders=4), copied):
+        assert np.array_equal(found, exe.meaning(*arrays))
+    assert axe.equivalent(lambda x, w: x @ w, exe.plan)
+    again = plan_from_json(exe.plan.to_json())
+    prove(again)
+    assert again.digest == exe.plan.digest
+    for other in (exe.plan.silent, exe.plan.apart):
+        prove(other)
+        assert not other.signals
+        assert not any(b.chunk or b.before for s in other.steps if isinstance(s, LocalStep)
+                       for b in s.graph.buffers.values())  # fmt: skip
+
+
+# -- races and deadlocks ---------------------------------------------------------------------------
+
+
+def no_tell(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Tell):
+        body.remove(s)
+
+
+def one_device_is_told(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Tell):
+        n = len(s.flags) // 2
+        s.flags, s.counts = s.flags[:n], s.counts[:n]
+
+
+def one_element_less(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Tell):
+        s.counts = (s.counts[0] - 1, *s.counts[1:])
+
+
+def told_before_the_copy_is_done(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.WaitGroup) and s.kind == "bulk" and len(body) > 1:
+        body.remove(s)
+
+
+def told_before_it_is_stored(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Scope) and any(isinstance(x, ir.Tell) for x in s.body):
+        body.remove(s)
+        body.insert(0, s)
+
+
+def no_wait(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Await):
+        body.remove(s)
+
+
+def waits_for_too_few(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Await):
+        s.least -= 1
+
+
+def waits_for_too_many(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Await):
+        s.least += 1
+
+
+def waits_for_another_chunk(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Await):
+        n = number(s.flag.buffer.shape[0])
+        (begin,) = s.flag.begin
+        s.flag = s.flag.buffer[ir.span(make("%", begin + 1, n), 1),]
+
+
+def nobody_waits_for_who_asks(body: ir.Body, s: ir.Statement) -> None:
+    if isinstance(s, ir.Scope) and any(isinstance(x, ir.Await) for x in s.body):
+        del body[body.index(s) + 1]
+
+
+RACE = "at no known time|which nobody wrote|are waited for"
+DAMAGE = (
+    (no_tell, "deadlock"), (one_device_is_told, "deadlock"), (one_element_less, "deadlock"),
+    (waits_for_too_many, "deadlock"), (told_before_the_copy_is_done, RACE),
+    (told_before_it_is_stored, RACE), (no_wait, RACE), (waits_for_too_few, RACE),
+    (nobody_waits_for_who_asks, RACE),
+)  # fmt: skip
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize(
+    ("n", "chunks", "rows", "damage", "wrong"),
+    [*((n, c, 64, *d) for n, c in ((2, 1), (2, 2), (4, 2)) for d in DAMAGE),
+     (2, 2, 256, waits_for_another_chunk, RACE)],
+    ids=lambda x: getattr(x, "__name__", None),
+)  # fmt: skip
+def test_what_is_told_or_awaited_otherwise_is_found(
+    n: int, chunks: int, rows: int, damage: Callable[[ir.Body, ir.Statement], None], wrong: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    exe = product("summed", n, chunks, rows)
+
+    def damaged(made: Lowered, *of: Any) -> Lowered:
+        found = meet.meet(made, *of)
+        for body, s in statements(found.kernel.body) if found is not made else ():
+            damage(body, s)
+        return found
+
+    monkeypatch.setattr(lower, "meet", damaged)
+    monkeypatch.setattr(making, "_made", type(making._made)())
+    with pytest.raises(KernelFault, match=wrong):
+        exe.interpret(*given(rows=rows), orders=4)
+
+
+# -- several readers, refusals ---------------------------------------------------------------------
+
+
+def several(plan: MeshPlan) -> MeshPlan:
+    """A plan of which two kernels read what devices store, each for a result of its own."""
+    (step,) = (s for s in plan.steps if isinstance(s, LocalStep) and kernels_of(s))
+    name = next(b.after for b in step.graph.buffers.values() if b.after)
+    after = {n for n, b in step.graph.buffers.items() if b.after}
+    graph, ((out, *_), (own, *_)) = silent(step.graph), (step.graph.outputs, step.writes)
+    (kernel,) = graph.kernels
+    twice = replace(kernel, name="again", writes=(Access("u1", kernel.writes[0].layout),))
+    graph = replace(
+        graph, steps=(kernel, twice), outputs=(out, "u1"), views=graph.views * 2,
+        buffers={**graph.buffers, "u1": replace(graph.buffers[out], name="u1")},
+    )  # fmt: skip
+    chunks = chunks_of(plan.buffers[name])
+    chunk = next(b.chunk for b in step.graph.buffers.values() if b.after)
+    made = meets(graph, name, after, plan.n_ranks, chunks, chunk)
+    assert made is not None
+    new = replace(step, graph=made, writes=(own, "t99"))
+    buffers = {**plan.buffers, "t99": replace(plan.buffers[own], name="t99")}
+    return replace(
+        plan, buffers=buffers, steps=tuple(new if s is step else s for s in plan.steps),
+        outputs=(own, "t99"), types=plan.types * 2,
+    )  # fmt: skip
+
+
+def kernels_of(step: LocalStep) -> bool:
+    return any(b.after for b in step.graph.buffers.values())
+
+
+def test_several_kernels_wait_for_one_exchange() -> None:
+    exe, arrays = product("summed", 2, 2), given()
+    plan = several(exe.plan)
+    prove(plan)
+    inputs = dict(zip(plan.inputs, arrays, strict=True))
+    for found in interpret_plan(plan, h200, INTERPRETER, inputs, orders=3):
+        assert np.array_equal(found, exe.meaning(*arrays))
+    quiet = product("summed", 2).plan  # where the one who reads tells that it has come
+    with pytest.raises(AssertionError):
+        several(quiet)
+
+
+def test_plans_that_tell_otherwise_are_refused() -> None:
+    plan: MeshPlan = product("summed", 2, 2).plan
+    first, last = (s for s in plan.steps if isinstance(s, LocalStep))
+
+    def changed(step: LocalStep, **of: Any) -> MeshPlan:
+        graph = step.graph
+        buffers = {
+            n: replace(b, **{k: v for k, v in of.items() if getattr(b, k)})
+            for n, b in graph.buffers.items()
+        }
+        made = replace(step, graph=replace(graph, buffers=buffers))
+        return replace(plan, steps=tuple(made if s is step else s for s in plan.steps))
+
+    def without(step: LocalStep) -> MeshPlan:
+        graph = silent(step.graph)
+        made = replace(step, graph=graph, reads=step.reads[: len(graph.inputs)])
+        return replace(plan, steps=tuple(made if s is step else s for s in plan.steps))
+
+    twice = replace(last, name="again", writes=("t99",), graph=silent(last.graph),
+                    reads=last.reads[:1])  # fmt: skip
+    again = {"t99": replace(plan.buffers[last.writes[0]], name="t99")}
+    name = next(n for n in plan.signals if n in plan.seen)
+    fewer = {b.name: b for b in buffers_of(name, 2, 1)}
+    for wrong, made in (
+        ("waits", changed(first, before="")),
+        ("waits", changed(last, after="")),
+        ("those told of", changed(last, chunk=512)),
+        ("waits", without(first)),
+        ("waits", without(last)),
+        ("on a rank", replace(plan, buffers={**plan.buffers, **fewer})),
+        ("for what it reads", replace(plan, steps=(*plan.steps, twice),
+                                      buffers={**plan.buffers, **again})),
+    ):  # fmt: skip
+        with pytest.raises(ScheduleError, match=wrong):
+            prove(made)
+
+
+def test_a_graph_tells_where_one_kernel_stores() -> None:
+    plan: MeshPlan = product("summed", 2, 2).plan
+    first = next(s for s in plan.steps if isinstance(s, LocalStep))
+    graph = silent(first.graph)
+    (stored,) = graph.outputs
+    made = tells(graph, "s7", stored, 2, 2, 64)
+    assert made is not None
+    assert silent(made) == graph
+    assert tells(made, "s8", stored, 2, 2, 64) is None  # it tells of that already
+    assert tells(graph, "s7", "nothing", 2, 2, 64) is None
+
+
+def test_a_tell_takes_one_thread_and_a_fence() -> None:
+    from axe_eq.errors import DispatchError
+    from axe_eq.kernel.threads.build import ThreadBuilder
+    from axe_eq.kernel.threads.interp import interpret
+    from axe_eq_backends.cuda.planning import plan
+
+    k = ThreadBuilder("wrong", 1)
+    n = k.tensor("n", "i32", (2,))
+    with pytest.raises(ScheduleError, match="has 2 numbers; expected 1"):
+        k.tell((n.all, 1))
+    k.tell((n[0:1], 4))
+    kernel = k.finish()
+    with pytest.raises(DispatchError, match="no instruction"):
+        plan(kernel, h200)
+    with pytest.raises(KernelFault, match="is on one device"):
+        interpret(kernel, {"n": np.zeros(2, np.int32)})
