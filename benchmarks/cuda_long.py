@@ -9,8 +9,9 @@
 best of one kernel where that is another; --gpu runs them. Products are named ones and drawn ones:
 `long` of K from 16384 to 524288 and few tiles, `few` of 1 to 256 rows, `askew` of rows that begin
 inside lines of 128 bytes, `large` of 4096 to 16384 rows. --seed takes those drawn by another seed
-alone, N of a group at most. --quick leaves out max-autotune, --plain torch.compile, which takes torch.mm by default. Correctness comes first: every result is compared with torch in float64
-on random normal data. What is timed are CUDA graphs over buffers that take turns and are larger
+alone, N of a group at most. --quick leaves out max-autotune, --plain torch.compile, which by
+default takes torch.mm. Correctness comes first: every result is compared with torch in float64 on
+random normal data. What is timed are CUDA graphs over buffers that take turns and are larger
 than L2 together, in shuffled order, the median of the rounds: torch.mm and `torch.compile`, which
 autotunes products with max-autotune-no-cudagraphs. Large products are bursts of calls on the same
 memory after a rest, against torch.mm alone, whose result they are compared with.

@@ -183,8 +183,8 @@ def _product_in_turns() -> Subject:
 
 
 def _unequal_product() -> Subject:
-    """Columns that two instructions multiply, 160 and 128 of them, in lines of 32; a tail."""
-    m, n, k = 64, 280, 40
+    """Columns that two instructions multiply, 160 and 128 of them, in lines of 32; two tiles."""
+    m, n, k = 72, 288, 24
     a, b = normal(m, k, seed=52), normal(n, k, seed=53)
     problem = Problem(m, n, k, ((Matrix("A"), Matrix("B", major=0)),))
     kernel = gemm(problem, Tiling(64, 288, 16, 2, 1, 2, staging=1))
@@ -418,7 +418,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "split product": _split_product,
     "rest sharing product": _shared_rest,
     "clustered both ways product": _clustered_both_ways,
-    "product in turns": _product_in_turns,
+    "turn taking product": _product_in_turns,
     "unequal product": _unequal_product,
     "turned product": _turned_product,
     "side by side product": _product_side_by_side,

@@ -102,7 +102,7 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         "What was waited for stays done (a later phase comes after this wait: see the interpreter),"
         " and a barrier or a fence more orders more",
-        "do twice", r"^(wait|sync|fence_async|one thread: wait_group)",
+        "do twice", r"^(wait|sync|fence_async|one thread: wait_group|if .* == rank: wait)",
     ),
     Reason(
         "An empty group more makes a wait for all but the last n groups wait for more",
@@ -134,6 +134,12 @@ REASONS: tuple[Reason, ...] = (
         "Waits in a row: what needs one of them comes after all of them",
         "do earlier|do later", r"^(wait (left|right)_full\[|wait_group wgmma 0)", STREAM,
         r"^over (wait (left|right)_full\[|wait_group wgmma 0)",
+    ),
+    Reason(
+        "A slot has two barriers that say when it is free: both are told, and both are waited for,"
+        " before anything else",
+        "do earlier|do later", r"^(arrive (free|empty)|wait empty|if stage % 2 == rank: wait)",
+        "turn taking product", r"^over (arrive (free|empty)|wait empty|if stage % 2 == rank: wait)",
     ),
     # -- as much order, in another place --
     Reason(

@@ -407,9 +407,9 @@ def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
     rows: list[str] = []
     real = contract.kernel
 
-    def noted(c: Any, kernel: str, row: Any, parameters: Any) -> Any:
+    def noted(c: Any, kernel: str, row: Any, *more: Any) -> Any:
         rows.append(row.name)
-        return real(c, kernel, row, parameters)
+        return real(c, kernel, row, *more)
 
     monkeypatch.setattr(contract, "kernel", noted)
     fn, given, reason = UNFIT[name]
