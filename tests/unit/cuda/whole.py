@@ -63,6 +63,18 @@ def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = N
     )
 
 
+def graph_of(step: KernelStep) -> ScheduleGraph:
+    """The schedule of one step: what it reads arrives, what it writes is handed back."""
+    loaded = {step.reads[n.access].buffer: n.type for n in step.nodes if n.kind == "load"}
+    roles = [(a, loaded.get(a.buffer, ""), "input") for a in step.reads]
+    roles += [
+        (a, step.nodes[n].type, "output") for n, a in zip(step.roots, step.writes, strict=True)
+    ]
+    buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in roles}
+    ends = (tuple(a.buffer for a in accesses) for accesses in (step.reads, step.writes))
+    return ScheduleGraph("h200", buffers, (step,), *ends)
+
+
 @dataclass(frozen=True)
 class Whole:
     """A program as one lowered kernel, with random inputs and what its meaning makes of them."""
