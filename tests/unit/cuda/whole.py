@@ -136,22 +136,6 @@ WRITTEN_BY = {
 }  # fmt: skip
 
 
-def graph_of(step: KernelStep) -> ScheduleGraph:
-    """A graph of one kernel that reads inputs and stores outputs."""
-    read = [(step.reads[n.access], n.type, "input") for n in step.nodes if n.kind == "load"]
-    stored = [
-        (w, step.nodes[r].type, "output") for w, r in zip(step.writes, step.roots, strict=True)
-    ]
-    buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in read + stored}
-    return ScheduleGraph(
-        "h200",
-        buffers,
-        (step,),
-        tuple(a.buffer for a, *_ in read),
-        tuple(w.buffer for w in step.writes),
-    )
-
-
 def _lowered(program: Program, row: str, sizes: Mapping[str, int]) -> tuple[KernelStep, Lowered]:
     """The step and its kernel: without a row lanes, for products the first row that takes them."""
     step = cone_of(program, row, sizes)
