@@ -71,8 +71,8 @@ def graph_of(step: KernelStep) -> ScheduleGraph:
         (a, step.nodes[n].type, "output") for n, a in zip(step.roots, step.writes, strict=True)
     ]
     buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in roles}
-    ends = (tuple(a.buffer for a in accesses) for accesses in (step.reads, step.writes))
-    return ScheduleGraph("h200", buffers, (step,), *ends)
+    given, made = (tuple(a.buffer for a in accesses) for accesses in (step.reads, step.writes))
+    return ScheduleGraph("h200", buffers, (step,), given, made)
 
 
 @dataclass(frozen=True)
