@@ -176,9 +176,8 @@ class Maps:
                     waits=t.n_bytes / prod(counts) / target.figure("cta_bytes_per_s"),
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops)
-                    + at_ends * t.ends(target, run if self.shifted else 0)
-                    + self._word_by_word(target, wide),
+                    chain=chained(target, held, flops) + self._word_by_word(target, wide)
+                    + at_ends * t.ends(target, run if self.shifted else 0),
                     wide=wide, phases=False, shifted=self.shifted,
                     apart=target.figure("held_apart") * log2(held // wide),
                     padded=prod(s * n for s, n in zip(sizes, counts, strict=True)) / prod(t.shape),

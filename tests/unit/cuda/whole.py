@@ -71,8 +71,8 @@ def graph_of(step: KernelStep) -> ScheduleGraph:
         (a, step.nodes[n].type, "output") for n, a in zip(step.roots, step.writes, strict=True)
     ]
     buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in roles}
-    ends = (tuple(a.buffer for a in accesses) for accesses in (step.reads, step.writes))
-    return ScheduleGraph("h200", buffers, (step,), *ends)
+    given, made = (tuple(a.buffer for a in accesses) for accesses in (step.reads, step.writes))
+    return ScheduleGraph("h200", buffers, (step,), given, made)
 
 
 @dataclass(frozen=True)
@@ -134,22 +134,6 @@ WRITTEN_BY = {
     "mma": {"m": 32, "n": 32, "k": 16, "warps": 4, "band": 8},
     "fma": {"m": 32, "n": 32, "k": 16, "warps": 4, "band": 8},
 }  # fmt: skip
-
-
-def graph_of(step: KernelStep) -> ScheduleGraph:
-    """A graph of one kernel that reads inputs and stores outputs."""
-    read = [(step.reads[n.access], n.type, "input") for n in step.nodes if n.kind == "load"]
-    stored = [
-        (w, step.nodes[r].type, "output") for w, r in zip(step.writes, step.roots, strict=True)
-    ]
-    buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in read + stored}
-    return ScheduleGraph(
-        "h200",
-        buffers,
-        (step,),
-        tuple(a.buffer for a, *_ in read),
-        tuple(w.buffer for w in step.writes),
-    )
 
 
 def _lowered(program: Program, row: str, sizes: Mapping[str, int]) -> tuple[KernelStep, Lowered]:
