@@ -38,6 +38,7 @@ class Reason:
 
 SHARED = "split product|rest sharing product"
 STREAM, CARRIED = "streaming product", "carried stream"
+RAGGED = "unaligned product|narrow product"  # extents that tiles do not divide
 PRODUCTS = "product of .*"  # through registers, of lanes
 GEMMS = ".* product|gated product of columns"
 
@@ -279,7 +280,34 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is masked before it is reduced, and stored nowhere",
-        "another fill", r"^copy x_[12]\[", "rows|swept .*",
+        "another fill", r"^copy x_[1-6]\[", "rows|swept .*",
+    ),
+    # -- last tiles, which are copied whole until every slot holds values --
+    Reason(
+        "They are copied whole for ever: what is past an end is filled, and only slower",
+        "delete|value one off", r"^filled = min\(filled \+ 1, 2\)", RAGGED,
+    ),
+    Reason(
+        "Nobody has used the slots of the first round, which alone are filled there",
+        "do later", r"^wait empty\[stage\]", RAGGED, r"^over if filled < 2:",
+    ),
+    Reason(
+        "The first round announces bytes of both slots, each once, and each as many",
+        "the next slot", r"^arrive full\[stage\] expecting (16384|9216)", RAGGED,
+    ),
+    Reason(
+        "No CTA of these grids begins with a tile of that kind: all slots hold values before one",
+        "always", "^if filled > 1:", RAGGED,
+    ),
+    Reason(
+        "An element more of a row meets a zero of the other operand; the last row, which has none,"
+        " is of another copy",
+        "a larger tensor of map", r"copy_async [AB]_ring\[", RAGGED,
+    ),
+    Reason(
+        "Nobody reads the last words of what it then lies over: lanes that hold the same values"
+        " read the first of them",
+        "overlap", "^smem scratch_1", "swept columns",
     ),
 )  # fmt: skip
 
