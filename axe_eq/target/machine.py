@@ -137,8 +137,9 @@ class Link:
             before they read what others made; 0 where they do not see it.
         signal_s: what they wait where kernels tell and ask each other, see
             `axe_eq.schedule.meeting`; 0 where no instructions do.
-        tell_s: likewise where kernels tell others tile by tile what they have stored, of one chunk
-            and for every further one; none where no instructions do.
+        tell_s: likewise where kernels tell others tile by tile what they have stored: of one chunk,
+            for every further one, and for what a device stores as a part of the time that this
+            takes over the link; none where no instructions do.
         bulk: rate and latency of exchanges so large that they end earlier by these; none by
             default. A library may send large messages in another way than small ones.
         packs: bytes read and written a second where a device copies what does not lie dense: into
@@ -154,7 +155,7 @@ class Link:
     beside: bool = False
     wait_s: float = 0.0
     signal_s: float = 0.0
-    tell_s: tuple[float, float] | None = None
+    tell_s: tuple[float, float, float] | None = None
     bulk: tuple[float, float] | None = None
     packs: float = 0.0
 

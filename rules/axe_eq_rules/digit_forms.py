@@ -15,20 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
-from typing import Any
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.ops import (
-    MONOIDS,
-    Pull,
-    Selector,
-    cell,
-    folding,
-    join_text,
-    keeps_equal,
-    scan,
-    selector,
-)
+from axe_eq.program.ops import MONOIDS, Pull, cell, folding, join_text, keeps_equal, scan, selector
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
@@ -51,7 +40,7 @@ from axe_eq_rules.digits import (
     whole,
     written,
 )
-from axe_eq_rules.joins import join_axis
+from axe_eq_rules.joins import join_axis, named_dims
 from axe_eq_rules.lookup_forms import gathered, lookup_of_parts, uncast
 from axe_eq_rules.movement import Unread, movement
 from axe_eq_rules.parts_forms import (
@@ -149,7 +138,7 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
     if of is not None and _is_below(of.core, max(height(x.core) for x in given), sums):
         return view(written(of), sums)
     # A dim that a parameter names is read otherwise, whatever it is of these operands.
-    told = _named(declared, params, len(shape(term)))
+    told = named_dims(term.args[0], len(shape(term)))
     touched = [d for d, n in enumerate(shape(term)) if d in told or not all(
         d < of.rank and row[d] == Pull(d) and of.shape[d] == n
         for row, of in zip(pulls, types, strict=True))]  # fmt: skip
@@ -164,14 +153,6 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         return join_text(declared.name, *declared.placed(params, places, new))
 
     return _apart(term, given, touched, made)
-
-
-def _named(declared: Selector, params: tuple[Any, ...], rank: int) -> set[int]:
-    """The dims that parameters name: were they elsewhere, parameters would be others."""
-    assert declared.placed is not None
-    same = {d: d for d in range(rank)}
-    here = declared.placed(params, same, rank + 1)
-    return {d for d in same if declared.placed(params, {**same, d: rank}, rank + 1) != here}
 
 
 def _is_below(core: Term, most: int, sums: bool) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from axe_eq.program import sigalg
-from axe_eq.program.ops import MONOIDS, join_text, split_text
+from axe_eq.program.ops import MONOIDS, join_text, selector, split_text
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.terms import Args, Cell, Op, Sig, Spec, Value, args, op, sel, type_of, types_of
 from axe_eq.program.types import ValueType, value_type
@@ -41,10 +41,29 @@ def type_list(values: Sequence[Any], rest: Any) -> Any:
     return text
 
 
+def named_dims(spec: str, rank: int) -> set[int]:
+    """The dims that a selector's parameters name: were they elsewhere, these would be others."""
+    declared, params = selector(spec)
+    assert declared.placed is not None
+    same = {d: d for d in range(rank)}
+    here = declared.placed(params, same, rank + 1)
+    return {d for d in same if declared.placed(params, {**same, d: rank}, rank + 1) != here}
+
+
 def join_axis(spec: str) -> int | None:
     """The axis of a concatenation's text; None for other selectors."""
     name, params = split_text(spec)
     return int(params[0]) if name == "concat" else None
+
+
+@primitive((STR, STR, STR, STR, STR, STR), (STR,))
+def exchange_concats(outer: str, inner: str, a: str, b: str, c: str, d: str) -> str | None:
+    """Defined where concatenations on two axes cut all four values alike and are out of order."""
+    i, j = join_axis(outer), join_axis(inner)
+    if i is None or j is None or i <= j:
+        return None
+    sizes = [shape_in(t) for t in (a, b, c, d)]
+    return outer if sizes[0][j] == sizes[2][j] and sizes[1][j] == sizes[3][j] else None
 
 
 def joined_operands(touched: tuple[int, ...]) -> Primitive:

@@ -42,6 +42,7 @@ from axe_eq_rules import gathering, selecting, through
 from axe_eq_rules.joins import (
     along_exact,
     along_output,
+    exchange_concats,
     few,
     is_concat,
     join_axis,
@@ -444,16 +445,6 @@ def concat_to_the_right(k: Spec, x: Value, y: Value, z: Value) -> Sides:
     """(x ++ y) ++ z = x ++ (y ++ z)."""
     is_concat(k)
     return sel(k, sel(k, x, y), z), sel(k, x, sel(k, y, z))
-
-
-@primitive((STR, STR, STR, STR, STR, STR), (STR,))
-def exchange_concats(outer: str, inner: str, a: str, b: str, c: str, d: str) -> str | None:
-    """Defined where concatenations on two axes cut all four values alike and are out of order."""
-    i, j = join_axis(outer), join_axis(inner)
-    if i is None or j is None or i <= j:
-        return None
-    sizes = [shape_in(t) for t in (a, b, c, d)]
-    return outer if sizes[0][j] == sizes[2][j] and sizes[1][j] == sizes[3][j] else None
 
 
 @PACK.law(source="folklore: block matrices")

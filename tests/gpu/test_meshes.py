@@ -195,7 +195,7 @@ def test_bound_calls_follow_each_other_on_any_streams(chunks: int, rows: int) ->
 
 def telling(chunks: int) -> Any:
     """A machine whose kernels tell others of so many chunks, and never wait by events."""
-    dear, cheap = (1e-6, 1e-6), (1e-6, -0.1e-6)  # one chunk, or as many as there may be
+    dear, cheap = (1e-6, 1e-6, 0.0), (1e-6, -0.1e-6, 0.0)  # one chunk, or as many as may be
     told = None if not chunks else dear if chunks == 1 else cheap
     links = tuple(replace(link, signal_s=2e-6, tell_s=told) for link in h200.links)
     return h200.replace(links=links)

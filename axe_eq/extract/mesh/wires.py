@@ -88,10 +88,17 @@ class Wires:
         levels = np.unique(self.level[n_bytes > 0]).tolist()
         links = [self.link(number) for number in levels]
         found = [link.signal_s if signals else link.wait_s for link in links]
-        if chunks:
-            told = [link.tell_s or (0.0, 0.0) for link in links]
-            found = [first + more * (chunks - 1) for first, more in told]
+        if chunks and all(link.tell_s for link in links):
+            found = [self._told(number, n_bytes, chunks) for number in levels]
         return max(found, default=0.0) if all(found) else 0.0
+
+    def _told(self, number: int, n_bytes: Ints, chunks: int) -> float:
+        """What it takes where those who store tell: they wait until it is there."""
+        link = self.link(number)
+        first, more, part = link.tell_s or (0.0, 0.0, 0.0)
+        over = np.where(self.level == number, n_bytes, 0)
+        stored = float(over.sum(1).max()) / link.bytes_per_s
+        return first + more * (chunks - 1) + part * stored
 
     def by_link(self, n_bytes: Ints) -> dict[str, float]:
         """Bytes that cross every link, given those between every two devices; see `named`."""

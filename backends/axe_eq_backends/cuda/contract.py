@@ -195,8 +195,8 @@ class _Persistent:
     def kernel(self, merges: str = "") -> ir.Kernel:
         """The kernel; memory may merge its result with what it holds."""
         c, tiling = self.c, self.tiling
-        rows, self.m = spanned(c, c.rows, tiling.m, self._in_lines)
-        cols, self.n = spanned(c, c.cols, tiling.n, self._in_lines)
+        rows, self.m = spanned(c, c.rows, tiling.m, self._in_lines, tiling.cluster_rows)
+        cols, self.n = spanned(c, c.cols, tiling.n, self._in_lines, tiling.cluster_cols)
         parts, self.k = self._depth(tiling.k)
         if self.end and self.k.extent % tiling.k:
             raise self.refuse(f"steps of {tiling.k} in parts of {self.k.extent}", "whole steps")

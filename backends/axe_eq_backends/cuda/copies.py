@@ -17,6 +17,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.placement import LANES
 from axe_eq.kernel.threads.plan import Address, Regs
+from axe_eq.schedule.window import window_elements
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.threads import Register, Step, Swizzled
@@ -273,8 +274,9 @@ def global_plan(
         if kind.startswith("ld"):
             sure = apart and _is_deep(memory, parts, group[0], a.vector, where)
             sure |= not apart and before is None and inside is None
-            reach = None if sure else _reach(memory.buffer)
-            if reach is None and not sure and (apart or before is not None):
+            needed = apart or before is not None
+            reach = None if sure else _reach(memory.buffer, over_devices=needed)
+            if reach is None and not sure and needed:
                 wrong = f"extents of {memory.buffer.name}"
                 raise DispatchError(row.name, wrong, "extents that are known")
             more = {"reach": reach}
@@ -304,11 +306,18 @@ def _is_deep(
     return False
 
 
-def _reach(buffer: ir.Buffer) -> tuple[int, int] | None:
-    """The first element of a tensor, and that past its last one; None where run time says them."""
+def _reach(buffer: ir.Buffer, over_devices: bool) -> tuple[int, int] | None:
+    """The first element of a tensor, and that past its last one; None where run time says them.
+
+    None, too, where it lies on several devices, whose memories have gaps between them, unless those
+    count as well.
+    """
     place = buffer.place
     first = [place.at("m"), *(n for b in place.blocks for i in b for n in (i.extent, i.stride))]
     if not all(isinstance(n, int) for n in first):
+        return None
+    far = window_elements(buffer.itemsize)
+    if not over_devices and any(number(i.stride) >= far for b in place.blocks for i in b):
         return None
     steps = [(number(i.extent) - 1) * number(i.stride) for b in place.blocks for i in b]
     low = number(place.at("m")) + sum(min(0, s) for s in steps)

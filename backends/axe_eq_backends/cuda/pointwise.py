@@ -159,6 +159,9 @@ class Maps:
             sizes = (*[1] * (len(t.shape) - len(tile)), *tile)
             counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
             parameters = {"map_warps": warps, "vector": wide, "vectors": held // wide}
+            # Tiles inside of rows guard nothing, but what is read along a part of them alone.
+            cut = any(o.bound(last) for o in t.operands)
+            at_ends = 1.0 if cut else min(1.0, 2 / counts[-1])
             if self.pieces > 1:
                 parameters["pieces"] = self.pieces
             if self.shifted:
@@ -173,8 +176,8 @@ class Maps:
                     waits=t.n_bytes / prod(counts) / target.figure("cta_bytes_per_s"),
                     warps=warps,
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops) + t.ends(target, run if self.shifted else 0)
-                    + self._word_by_word(target, wide),
+                    chain=chained(target, held, flops) + self._word_by_word(target, wide)
+                    + at_ends * t.ends(target, run if self.shifted else 0),
                     wide=wide, phases=False, shifted=self.shifted,
                     apart=target.figure("held_apart") * log2(held // wide),
                     padded=prod(s * n for s, n in zip(sizes, counts, strict=True)) / prod(t.shape),

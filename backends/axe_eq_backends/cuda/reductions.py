@@ -54,7 +54,6 @@ from axe_eq_backends.cuda.schedules.tensors import (
     Look,
     Operand,
     Range,
-    alike,
     collapse,
     power_of_two_from,
     unaligned,
@@ -93,9 +92,6 @@ def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
         ways.append(swept)
         if problem.reduced == 1 and shifted == apart:
             ways.append(replace(swept, kept=True))
-            if shifted and (near := _alike(problem)) is not None:
-                of_near = _tensors(near, names.buffers)
-                ways.append(replace(swept, problem=near, tensors=of_near, kept=True, alike=True))
     if prod(read.shape[-read.reduced :]) <= UNROLLED:
         ways += _unrolled(read, names)
     return ways, names.buffers
@@ -290,17 +286,6 @@ def _unaligned(problem: Problem) -> bool:
     return bool(unaligned(tensors)) and any(o.strides[-1] for o in tensors)
 
 
-def _alike(problem: Problem) -> Problem | None:
-    """The problem with rows next to each other that begin alike, see `tensors.alike`."""
-    p, wide = problem, unaligned([*problem.operands, *problem.stored])
-    found = alike(p.shape, p.operands, p.stored, len(p.shape) - p.reduced - 1, wide)
-    if found is None:
-        return None
-    shape, operands, stored = found
-    outputs = [(o, c) for o, (_, c) in zip(stored, p.outputs, strict=True)]
-    return replace(p, shape=shape, operands=operands, outputs=outputs)
-
-
 def _tensors(problem: Problem, buffers: Mapping[str, str]) -> Tensors:
     """What the kernel of a problem reads, writes and computes."""
     of_space = prod(problem.shape)
@@ -398,8 +383,7 @@ class Rows:
 class Sweeps:
     """Sweeps over chunks of the last kept and the last reduced dim.
 
-    With `kept` what several sweeps read stays in shared memory, of a CTA or of a cluster's CTAs;
-    with `alike` rows next to each other begin alike, and a CTA has several.
+    With `kept` what several sweeps read stays in shared memory, of a CTA or of a cluster's CTAs.
     """
 
     problem: Problem
@@ -408,13 +392,11 @@ class Sweeps:
     online: bool
     shifted: bool = False
     kept: bool = False
-    alike: bool = False
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
         names = {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"}
-        names |= {"rows"} if self.alike else set()
         return _named(names | {"cluster"} if self.kept else names, self.shifted)
 
     def candidates(self, target: Target) -> list[Candidate]:
@@ -430,26 +412,19 @@ class Sweeps:
             return []
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
-            for threads, cluster, several in product(
-                self._threads(target, WARP * warps, most, vector), self._clusters(target),
-                self._several(target),
-            ):  # fmt: skip
+            for threads, cluster in product(
+                self._threads(target, WARP * warps, most, vector), self._clusters(target)
+            ):
                 if self.shifted and threads < WARP * warps:
                     continue
                 fits = SweepTiling(
-                    warps, self.fast, vector, threads, 1, self.shifted, cluster, self.kept, several
+                    warps, self.fast, vector, threads, 1, self.shifted, cluster, self.kept
                 )
                 whole = fits.steps(p.shape[-p.reduced :])
                 sizes = {min(n, power_of_two_from(whole)) for n in target.sizes("sweep_vectors")}
                 if self.kept:  # reads of one vector at a time leave memory idle
                     sizes.discard(1)
-                if self.alike:
-                    sizes = {n // several for n in sizes if n >= several}
-                held = (
-                    {whole}
-                    if not self.alike and whole * vector <= max(target.sizes("sweep_held"))
-                    else set()
-                )
+                held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
                 for vectors in sorted(sizes | held):
                     tiling = replace(fits, vectors=vectors)
                     steps = tiling.steps(p.shape[-p.reduced :])
@@ -468,12 +443,6 @@ class Sweeps:
     def _clusters(self, target: Target) -> tuple[int, ...]:
         """CTAs that may have a part of every row each."""
         return target.sizes("sweep_cluster") if self.kept else (1,)
-
-    def _several(self, target: Target) -> tuple[int, ...]:
-        """Rows that every thread may have a part of."""
-        count = self.problem.shape[-self.problem.reduced - 1]
-        sizes = target.sizes("sweep_rows") if self.alike else ()
-        return tuple(n for n in sizes if count % n == 0) if self.alike else (1,)
 
     def _kept_bytes(self, tiling: SweepTiling) -> int:
         """Bytes of a CTA's shared memory for what several sweeps read."""
@@ -526,7 +495,6 @@ class Sweeps:
             "vector": tiling.wide, "vectors": tiling.vectors,
             "resident": min(resident, ceil(blocks / target.n_units)),
             **({"cluster": tiling.cluster} if self.kept else {}),
-            **({"rows": tiling.rows} if self.alike else {}),
         }, self.shifted)  # fmt: skip
         # Rows read again are found in the L2 where those on their way and as many before them fit.
         flying = min(blocks, 2 * resident * target.n_units) * elements * steps
@@ -546,7 +514,7 @@ class Sweeps:
         )  # fmt: skip
         aside = self.tensors.ends(target, tiling.wide if self.shifted else 0)
         if steps == 1 or self.kept:  # as rows in registers
-            own, held = tensors.flops / prod(p.shape), tiling.wide * tiles * tiling.rows
+            own, held = tensors.flops / prod(p.shape), tiling.wide * tiles
             computes = chained(target, held, own)
             chain = computes + aside
             if self.fast and not self.shifted and p.shape[-1] % tiling.wide and tiles > 2:
@@ -627,6 +595,6 @@ class Sweeps:
         tiling = SweepTiling(
             parameters["sweep_warps"], self.fast, parameters["vector"],
             parameters["sweep_threads"], parameters["vectors"], self.shifted,
-            parameters.get("cluster", 1), self.kept, parameters.get("rows", 1),
+            parameters.get("cluster", 1), self.kept,
         )  # fmt: skip
         return sweep(self.problem, tiling, name, self.online, parameters["resident"])

@@ -98,7 +98,6 @@ _CHOICES = {
     "sweep_warps": (4, 8, 16, 32),
     "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
     "sweep_cluster": (1, 2, 4, 8),  # CTAs of a part of every row, or one that keeps rows
-    "sweep_rows": (2, 4, 8),  # of a thread, which begin alike
     "sweep_kept": (4096,),  # elements of rows that shared memory keeps or a cluster has, at least
     "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
@@ -311,9 +310,9 @@ _FIGURES = {
     "read_panel_s": 0.3e-6,
     "read_word_s": 19e-9,
     "read_across_s": 0.12e-6,
-    # A result that memory merges, beyond what a store takes: four products with what has arrived,
-    # on two H200, took 7, 13, 16 and 39 us less of 566 to 2546 than where they read it; estimated
-    # were 8, 8, 17 and 17 (2026-11-27).
+    # A result that memory merges, beyond what a store takes: nine products with what has arrived
+    # took 4 to 38 us less of 355 to 2559 on two H200 than where they read it, 1.1 to 2.5 %;
+    # estimated were 0.6 to 2.0 % (2026-11-27).
     "merge_unit_bytes_per_s": 200e9,
     # Units that clusters of so many CTAs run on, one of each, as the driver says.
     "units_in_clusters.2": 132,
@@ -368,11 +367,11 @@ _FIGURES = {
 # driver of CUDA 13; 22 to 1061 us), to 7 %; those of 1, 2, .. 512 MiB are within 10 % of it. A copy
 # alone takes 2.3 us and as many bytes a second. Devices that wait for each other by events in a row
 # of kernels take 3 to 5 us, by signals 2 to 6 (products of 128 to 1024 rows, beside the same
-# without waits); where those who store tell of it, 1.0 and 1.3 us less with 128 and 256 rows, 0.6
-# more with 512, and in 2 or 4 chunks within 0.4 us of that. Kernels read and store over the link at
-# 310 to 450e9 B/s (2026-11-27).
+# without waits). Where those who store tell of it, 128 and 256 rows took 1.0 and 0.8 to 1.3 us
+# less than by signals, 512 rows 0.6 and 1.7 more, in 2 or 4 chunks within 0.4 us of that: they wait
+# until it is there. Kernels read and store over the link at 310 to 450e9 B/s (2026-11-27).
 PEERS_LINK = Link(393e9, 18.1e-6, "NVLink", beside=True, wait_s=5e-6, signal_s=3e-6,
-                  tell_s=(2.4e-6, 0.1e-6))  # fmt: skip
+                  tell_s=(1.3e-6, 0.1e-6, 0.45))  # fmt: skip
 # The same over NCCL 2.28.9: all-gathers and swaps of 1 to 512 MiB (2026-11-27; 16.5 to 2021 us).
 # One line is 40 % off: a swap of 512 MiB moves 354 GB/s, an all-gather 266, both about 230 below
 # 16 MiB. With two every one is within 17 %. For plans that run on the transport "nccl",

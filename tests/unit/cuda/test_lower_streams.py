@@ -20,7 +20,7 @@ from axe_eq.lower.formulas import Load
 from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import value_type
-from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
+from axe_eq.schedule.graph import Access, KernelStep, TileNode
 from axe_eq.schedule.summary import Access as Summarised
 from axe_eq.schedule.summary import Summary, Work
 from axe_eq_backends.cuda.compile import compile_text
@@ -32,7 +32,7 @@ from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.stream_cost import Streaming
 from axe_eq_backends.cuda.streams import read_problem
 from axe_eq_backends.cuda.target import h200
-from tests.unit.cuda.whole import WRITTEN_BY
+from tests.unit.cuda.whole import WRITTEN_BY, graph_of
 
 Arrays = dict[str, Any]
 
@@ -152,7 +152,7 @@ def step_of(case: Case) -> KernelStep:
 
 
 def lowered(step: KernelStep) -> Lowered:
-    return lower(step, ScheduleGraph("h200", {}, (), (), ()), h200)
+    return lower(step, graph_of(step), h200)
 
 
 def seen(whole: Any, tensor: Any) -> Any:

@@ -16,6 +16,7 @@ import pytest
 import axe_eq as axe
 from axe_eq.kernel.expr import divisor, evaluate, var
 from axe_eq.lower.read import read_cone
+from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.interpret import run
 from axe_eq_backends.cuda.make import make
 from axe_eq_backends.cuda.prefixes import alone
@@ -102,6 +103,40 @@ def test_candidates_for_rows_that_begin_anywhere_are_right(name: str, full: bool
     """What is not aligned where results are is read by vectors all the same."""
     wanted = {"ldst.ld_global": name != "turned rows", "ldst.ld_global_apart": name in APART}
     assert check(name, full) == {row for row, by in wanted.items() if by}
+
+
+def texts(fn: Callable[..., Any], *shapes: Shape, **wanted: int) -> list[str]:
+    """The kernels of a program by its candidates for such rows that have these parameters."""
+    exe = axe.compile(fn, *(axe.Spec(s, "f16") for s in shapes), target="h200")
+    graph = exe.schedule.graph
+    (step,) = graph.kernels
+    every = [dict(c.parameters) for c in candidates_of(read_cone(step, alone), h200)]
+    return [
+        emit(make(replace(step, parameters=p), graph, h200).planned).text
+        for p in every if {"shifted": 1, **wanted}.items() <= p.items()
+    ]  # fmt: skip
+
+
+def test_what_is_beside_a_row_is_filled_behind_all_that_is_read() -> None:
+    both = lambda x, r: centred(x + r, None)  # noqa: E731
+    (text,) = texts(both, (300, 2059), (300, 2059), row_threads=128)
+    body = text[text.index("#pragma unroll 1") :]
+    assert body.count("_of_row_u16(") == 4  # the first vector and the last one of both
+    assert body.rindex("ld_global_v4_nc(") < body.index("_of_row_u16(")
+    ends = text[text.index("_first_u16(") :].partition("}")[0]
+    assert ends.rindex(" = ld_global_u16(") < ends.index("x0 = e0")
+
+
+def test_maps_guard_nothing_inside_of_rows() -> None:
+    added = lambda x, b: x + b  # noqa: E731
+    every = texts(added, (16, 20011), (20011,))
+    assert len(every) == 3
+    for text in every:
+        inside = text.partition("const int inner = ")[2].partition("\n    }")[0]
+        assert "st_global_v4(" in inside
+        assert not any(what in inside for what in ("of_row", "_first", "_within", "_apart_u16"))
+    (rows,) = texts(added, (16, 20011), (20011,), alike=8)
+    assert rows.partition("const int inner = ")[2].count("_nc_two_u16(") == 1  # for two rows
 
 
 def test_rows_of_few_elements_and_aligned_rows_have_no_such_candidates() -> None:

@@ -19,7 +19,7 @@ from axe_eq.lower.own import Lowered
 from axe_eq.lower.read import read_cone
 from axe_eq.program.node import INPUT, OP, SCAN, Program
 from axe_eq.program.types import DTYPES, ValueType
-from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
+from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, ScheduleGraph, TileNode
 from axe_eq_backends.cuda.interpret import elements, launch
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
@@ -40,10 +40,9 @@ def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = N
     """All of a program as one kernel; `row` and `sizes` stand for what extraction would choose."""
     order = program.nodes()
     numbers = {node: n for n, node in enumerate(order)}
-    reads = [
-        Access(i.name, str(i.layout) if i.layout else dense(i.node.type)) for i in program.inputs
-    ]
-    places = {i.node: n for n, i in enumerate(program.inputs)}
+    given = [i for i in program.inputs if i.node in numbers]
+    reads = [Access(i.name, str(i.layout) if i.layout else dense(i.node.type)) for i in given]
+    places = {i.node: n for n, i in enumerate(given)}
     nodes = []
     for node in order:
         operands = tuple(numbers[a] for a in node.args)
@@ -62,6 +61,18 @@ def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = N
     return KernelStep(
         "whole", tuple(nodes), roots, tuple(reads), writes, {}, "test", row, sizes or {}
     )
+
+
+def graph_of(step: KernelStep) -> ScheduleGraph:
+    """The schedule of one step: what it reads arrives, what it writes is handed back."""
+    loaded = {step.reads[n.access].buffer: n.type for n in step.nodes if n.kind == "load"}
+    roles = [(a, loaded.get(a.buffer, ""), "input") for a in step.reads]
+    roles += [
+        (a, step.nodes[n].type, "output") for n, a in zip(step.roots, step.writes, strict=True)
+    ]
+    buffers = {a.buffer: BufferSpec(a.buffer, t, a.layout, role) for a, t, role in roles}
+    given, made = (tuple(a.buffer for a in accesses) for accesses in (step.reads, step.writes))
+    return ScheduleGraph("h200", buffers, (step,), given, made)
 
 
 @dataclass(frozen=True)
@@ -128,7 +139,7 @@ WRITTEN_BY = {
 def _lowered(program: Program, row: str, sizes: Mapping[str, int]) -> tuple[KernelStep, Lowered]:
     """The step and its kernel: without a row lanes, for products the first row that takes them."""
     step = cone_of(program, row, sizes)
-    graph = ScheduleGraph("h200", {}, (step,), (), ())
+    graph = graph_of(step)
     cone = read_cone(step, alone)
     if is_streaming(cone) and row:
         step = replace(step, parameters={**WRITTEN_BY["stream"], **sizes})

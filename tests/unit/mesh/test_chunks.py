@@ -152,6 +152,22 @@ def test_what_is_told_or_awaited_otherwise_is_found(
         exe.interpret(*given(rows=rows), orders=4)
 
 
+def test_tiles_of_a_cluster_are_of_several_devices() -> None:
+    """A device has as many rows as a tile: no CTA of a cluster is left without one."""
+    plan, arrays = product("summed", 2, 1, 128).plan, given(rows=128)
+    first = next(s for s in plan.steps if isinstance(s, LocalStep))
+    (kernel,) = first.graph.kernels
+    shared = {"m": 64, "n": 64, "consumers": 1, "staging": 1, "cluster_rows": 2, "turned": 0}
+    kernel = replace(kernel, parameters={**kernel.parameters, **shared})
+    new = replace(first, graph=replace(first.graph, steps=(kernel,)))
+    plan = replace(plan, steps=tuple(new if s is first else s for s in plan.steps))
+    made = making.make(kernel, new.graph, h200).lowered.kernel
+    assert (made.tiles, made.cluster) == (1, 2)
+    inputs = dict(zip(plan.inputs, arrays, strict=True))
+    (found,) = interpret_plan(plan, h200, INTERPRETER, inputs, orders=2)
+    assert np.array_equal(found, arrays[0].astype(np.float32) @ arrays[1].astype(np.float32))
+
+
 # -- several readers, refusals ---------------------------------------------------------------------
 
 

@@ -186,12 +186,13 @@ def spanned(
     dims: Sequence[int],
     tile: int,
     fits: Callable[[Mapping[int, int]], bool] = lambda covered: True,
+    cluster: int = 1,
 ) -> tuple[tuple[int, ...], Span]:
     """Split the dims of a kind: outer ones, and those that tiles of this size run over as one.
 
     A tile runs over several dims where its ends are ends of whole parts of each, and where the
     elements that it covers of each one `fits`; of all ways the one with the fewest tiles is taken,
-    the fastest dims first.
+    the fastest dims first. Tiles of a cluster are along one such dim: clusters are counted whole.
     """
     ways: list[tuple[int, ...]] = [(d,) for d in reversed(dims)]
     for n in range(len(dims) - 2, -1, -1):
@@ -204,7 +205,9 @@ def spanned(
     spans = [Span(way, c.extent(way), tile) for way in ways] or [Span((), 1, tile)]
 
     def tiles(span: Span) -> int:
-        return span.count * c.extent([d for d in dims if d not in span.dims])
+        return (
+            -(-span.count // cluster) * cluster * c.extent([d for d in dims if d not in span.dims])
+        )
 
     best = min(spans, key=tiles)
     return tuple(d for d in dims if d not in best.dims), best

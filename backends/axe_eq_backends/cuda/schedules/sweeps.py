@@ -46,11 +46,9 @@ class SweepTiling:
         wide: elements of a vector along the contiguous dim.
         threads: of the contiguous dim; the rest lie along the other.
         vectors: tiles of a chunk along the reduced dim: their reads are on their way together.
-        shifted: rows begin anywhere, one of a CTA or several that begin alike, and vectors where
-            memory is aligned for them.
+        shifted: rows, one of a CTA, begin anywhere, and vectors where memory is aligned for them.
         cluster: CTAs that have a part of every row each.
         kept: what several sweeps read stays in shared memory.
-        rows: of which every thread has a part, where the reduced dim is contiguous.
     """
 
     warps: int
@@ -61,21 +59,20 @@ class SweepTiling:
     shifted: bool = False
     cluster: int = 1
     kept: bool = False
-    rows: int = 1
 
     @property
     def tile(self) -> tuple[int, int]:
         """(kept, reduced) elements that a CTA's threads read with one vector each."""
         along, across = self.threads * self.wide, WARP * self.warps // self.threads
-        return (self.rows * across, along) if self.fast else (along, across)
+        return (across, along) if self.fast else (along, across)
 
     @property
     def layout(self) -> Layout:
         """A tile on registers: neighbouring threads hold neighbouring vectors."""
         other = WARP * self.warps // self.threads
         contiguous = [(self.threads, 1, "tx"), (self.wide, 1, "reg")]
-        across, rows = (other, self.threads, "tx"), (self.rows, self.wide, "reg")
-        shard = [rows, across, *contiguous] if self.fast else [*contiguous, across]
+        across = (other, self.threads, "tx")
+        shard = [across, *contiguous] if self.fast else [*contiguous, across]
         return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
 
     def several(self, last: int) -> int:
@@ -124,11 +121,9 @@ def registers_of_sweep(
         # What varies along slower reduced dims alone is one value for every row of a chunk.
         slower = any(map(o.varies, range(-reduced, -1)))
         size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) or slower else 1
-        vectors *= tiling.rows if o.varies(-reduced - 1) else 1
         read += vectors * -(-tiling.wide * size // 4)
-    wide = tiling.wide * tiling.rows
-    held = wide * tiling.vectors if rescaled or (stays and several) else 0
-    return read + held + (len(reductions) + 2) * wide + OTHER_REGISTERS
+    held = tiling.wide * tiling.vectors if rescaled or (stays and several) else 0
+    return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
 
 def sweeps_of(

@@ -182,7 +182,7 @@ def alike(
         return None
     if any(o.looks or o.end or o.bound(row) or (o.counts and o.strides[row]) for o in tensors):
         return None
-    if not any(o.varies(last) and not o.varies(row) for o in read):
+    if not any(o.varies(last) and not (o.varies(row) or o.counts) for o in read):
         return None
     order = [*range(row), row + 1, row, *range(row + 2, last + 2)]
     cut = [with_split(o, row, wide).over(order) for o in tensors]
@@ -247,7 +247,12 @@ class Space:
     def begin(self, number: Int, tile: tuple[int, ...]) -> list[Int]:
         """First index of tile `number`, fastest dim first in the numbering."""
         sizes = (*[1] * (len(self.shape) - len(tile)), *tile)
-        return self.aligned(begins(self.k, number, [*map(ceil_div, self._covered, sizes)], sizes))
+        counts = [*map(ceil_div, self._covered, sizes)]
+        dims = list(range(len(counts)))
+        # Tiles of rows that begin alike follow each other as those rows lie in memory.
+        if self.shifted and self.led is not None and tile[:-1] != (1,):
+            dims.sort(key=[-abs(s) for s in self.led.strides].__getitem__)
+        return self.aligned(begins(self.k, number, counts, sizes, dims=dims))
 
     def places(self, number: Int, tile: tuple[int, ...]) -> Iterator[list[Int]]:
         """First index of tile `number`, in every branch of the kernel that has one of its own.
@@ -380,7 +385,12 @@ def begins_apart(o: Operand, led: Operand | None, wide: int) -> bool:
 
 
 def begins(
-    k: ThreadBuilder, number: Int, counts: Sequence[Int], sizes: Sequence[int], whole: int = -1
+    k: ThreadBuilder,
+    number: Int,
+    counts: Sequence[Int],
+    sizes: Sequence[int],
+    whole: int = -1,
+    dims: Sequence[int] = (),
 ) -> list[Int]:
     """First index of tile `number` along every dim, fastest dim first in the numbering.
 
@@ -390,13 +400,14 @@ def begins(
         counts: tiles along every dim.
         sizes: of a tile.
         whole: a dim that no tile cuts.
+        dims: in the order of the numbering, fastest last; by default as they are.
     """
-    out: list[Int] = []
-    for d in reversed(range(len(counts))):
-        digit = number % counts[d] if d else number
-        out.insert(0, 0 if d == whole else k.let(f"begin{d}", digit * sizes[d]))
+    order, out = dims or range(len(counts)), dict[int, Int]()
+    for d in reversed(order):
+        digit = number % counts[d] if d != order[0] else number
+        out[d] = 0 if d == whole else k.let(f"begin{d}", digit * sizes[d])
         number = number // counts[d]
-    return out
+    return [out[d] for d in range(len(counts))]
 
 
 def mapped(k: ThreadBuilder, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
