@@ -184,7 +184,7 @@ def _product_in_turns() -> Subject:
 
 def _unequal_product() -> Subject:
     """Columns that two instructions multiply, 160 and 128 of them, in lines of 32; two tiles."""
-    m, n, k = 72, 288, 24
+    m, n, k = 128, 288, 48
     a, b = normal(m, k, seed=52), normal(n, k, seed=53)
     problem = Problem(m, n, k, ((Matrix("A"), Matrix("B", major=0)),))
     kernel = gemm(problem, Tiling(64, 288, 16, 2, 1, 2, staging=1))

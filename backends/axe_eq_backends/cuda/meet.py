@@ -31,9 +31,10 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
     Raises:
         ScheduleError: it reads nothing that is awaited, or its units are no parts of chunks.
     """
-    held, buffers = made.kernel, graph.buffers
+    held, buffers, more = made.kernel, graph.buffers, dict[str, str]()
+    if not any(b.after or b.before for b in buffers.values()):
+        return made
     names = {n: b for n, b in made.buffers.items() if buffers[b].role != "signal"}
-    more: dict[str, str] = {}
 
     def tensor(buffer: str) -> ir.Buffer:
         found = _tensor(buffers[buffer], held)
@@ -68,8 +69,6 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
             if not told.put(held.body):
                 raise ScheduleError(f"kernel {held.name}", f"does not store {stored}", "a kernel's")
             held.body.insert(0, ir.Clear(last.all))
-    if not more:
-        return made
     found: Mapping[str, str] = {**made.buffers, **more}
     return replace(made, buffers=found)
 

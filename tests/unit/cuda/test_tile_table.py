@@ -11,7 +11,8 @@ import pytest
 
 import axe_eq as axe
 from axe_eq_backends.cuda import tile_cost
-from axe_eq_backends.cuda.schedules.gemm import most_held
+from axe_eq_backends.cuda.schedules.gemm import most_held, panel_most
+from axe_eq_backends.cuda.schedules.tiles import MOST_PANEL
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.target import h200
 from axe_eq_backends.cuda.tile_table import MOST_COLS, TEAMS, WIDE_COLS, WIDE_ROWS, fitted, offered
@@ -107,6 +108,15 @@ def test_large_products_take_the_tile_that_fills_its_waves() -> None:
     (kernel,) = axe.compile(lambda a, b: a @ b.T, *specs, target="h200").kernels
     sizes = [kernel.parameters[name] for name in ("m", "n", "consumers", "across")]
     assert sizes == [192, 192, 3, 1]
+
+
+def test_sums_of_large_tiles_leave_registers_for_narrow_panels() -> None:
+    """28 x 14 tiles of 192 x 256 are three waves, 42 x 14 of 128 x 256 five."""
+    specs = axe.Spec((5376, 4096), "f16"), axe.Spec((3584, 4096), "f16")
+    (kernel,) = axe.compile(lambda a, b: a @ b.T, *specs, target="h200").kernels
+    assert sorted(kernel.parameters[side] for side in "mn") == [192, 256]
+    widths = [int(panel_most(64, 2, m * n / 256, m, 2)) for m, n in ((192, 256), (128, 256))]
+    assert widths == [32, MOST_PANEL]
 
 
 def test_rows_past_the_end_cost_clusters_alone() -> None:
