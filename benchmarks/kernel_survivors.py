@@ -38,7 +38,7 @@ class Reason:
 
 SHARED = "split product|rest sharing product"
 STREAM, CARRIED = "streaming product", "carried stream"
-RAGGED = "unaligned product|narrow product|unequal product"  # extents that tiles do not divide
+RAGGED = "unaligned product|narrow product"  # extents that tiles do not divide
 PRODUCTS = "product of .*"  # through registers, of lanes
 GEMMS = ".* product|gated product of columns"
 
@@ -293,7 +293,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "The first round announces bytes of both slots, each once, and each as many",
-        "the next slot", r"^arrive full\[stage\] expecting (16384|9216|11264)", RAGGED,
+        "the next slot", r"^arrive full\[stage\] expecting (16384|9216)", RAGGED,
     ),
     Reason(
         "No CTA of these grids begins with a tile of that kind: all slots hold values before one",
