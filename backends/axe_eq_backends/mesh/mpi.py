@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import sysconfig
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 EXTRA = 'pip install "axe-eq[mpi]"'
 _NOT_MPI = 1  # exit status of a job that a rank's error ends
+_HANDED_ON_S = 0.5  # mpiexec hands on what a process said, and drops that when the job is aborted
 
 
 class MpiSession:
@@ -122,6 +124,7 @@ def _end_all(comm: Any) -> None:
     def hook(*error: Any) -> None:
         before(*error)
         sys.stderr.flush()
+        time.sleep(_HANDED_ON_S)
         comm.Abort(_NOT_MPI)
 
     hook.ends_all = True  # type: ignore[attr-defined]
