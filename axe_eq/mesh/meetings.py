@@ -100,6 +100,8 @@ def _check_meeting(plan: MeshPlan, found: list[_Local], name: str) -> None:
     told = [one.told[name] for one in tellers]
     if told != [a.buffer for a in brought.reads] or not plan.buffers[told[0]].across:
         raise ScheduleError(f"step {who}", f"waits at {name!r}", "for who stores, and tells of it")
+    if any(device for device, _ in plan.across(told[0]).begins):
+        raise ScheduleError(f"step {brought.name}", "brings parts from device 1 on", "from 0 on")
     chunks = {b.chunk for one in (*waiting, *tellers) for b in one.step.graph.buffers.values()
               if name in (b.after, b.before)}  # fmt: skip
     makers = [s for s in plan.steps if told[0] in writes_of(s)]

@@ -203,16 +203,18 @@ class _Meeting:
 
     def _chunk(self, source: BufferSpec, goal: BufferSpec) -> int | None:
         """Elements of a chunk: along the first dim that devices have parts of; None where none."""
+        if not self.chunks:
+            return 0
         whole, part = goal.value_type.shape, local_type(goal, self.mesh).shape
-        if self.chunks and prod(part) >= MOST_TOLD:
-            return None
-        if self.chunks < 2:
+        begins = _across(source, goal, self.mesh).begins
+        if prod(part) >= MOST_TOLD or any(device for device, _ in begins):
+            return None  # devices are told by their numbers in the mesh, not by those in a group
+        if self.chunks == 1:
             return 0
         dim = next((d for d, n in enumerate(part) if len(part) == len(whole) and n < whole[d]), -1)
         if dim < 0 or part[dim] % self.chunks:
             return None
         span = prod(part[dim:])
-        begins = _across(source, goal, self.mesh).begins
         return None if any(place % span for _, place in begins) else span // self.chunks
 
     def _step(self, step: Step, access: Access, chunk: int) -> SpmdStep | None:

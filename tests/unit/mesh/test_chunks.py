@@ -16,6 +16,7 @@ from axe_eq.kernel.interp import KernelFault
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.own import Lowered
+from axe_eq.mesh.across import Across
 from axe_eq.mesh.plan import MeshPlan, plan_from_json
 from axe_eq.mesh.prove import prove
 from axe_eq.mesh.steps import LocalStep
@@ -276,3 +277,32 @@ def test_a_tell_takes_one_thread_and_a_fence() -> None:
         plan(kernel, h200)
     with pytest.raises(KernelFault, match="is on one device"):
         interpret(kernel, {"n": np.zeros(2, np.int32)})
+
+
+@pytest.mark.parametrize(("cut", "goal"), [("y", "P('y','x')"), ("x", "P('x','y')")])
+def test_devices_of_groups_are_not_told_by_their_numbers_in_it(cut: str, goal: str) -> None:
+    """Sums over one axis of two: a device's group begins at another one than device 0."""
+    mesh = axe.Mesh({"x": 2, "y": 2})
+    specs = [
+        axe.Spec(s, "i32", layout=axe.read("jax", at, shape=s, mesh=mesh))
+        for s, at in (((32, 32), f"P(None,{cut!r})"), ((32, 16), f"P({cut!r},None)"))
+    ]
+    made = [axe.read("jax", goal, shape=(32, 16), mesh=mesh)]
+    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=mesh, outputs=made)
+    assert exe.plan.signals
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-3, 4, s.shape).astype(np.int32) for s in specs]
+    assert np.array_equal(exe.interpret(*arrays), exe.meaning(*arrays))
+
+
+def test_a_plan_that_tells_devices_of_a_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, lies = product("summed", 2, 1).plan, MeshPlan.across
+
+    def further(plan: MeshPlan, name: str) -> Across:
+        found = lies(plan, name)
+        return replace(found, begins=tuple((1, place) for _, place in found.begins))
+
+    prove(plan)
+    monkeypatch.setattr(MeshPlan, "across", further)
+    with pytest.raises(ScheduleError, match="brings parts from device 1 on; expected from 0 on"):
+        prove(plan)
