@@ -279,15 +279,18 @@ def test_a_tell_takes_one_thread_and_a_fence() -> None:
         interpret(kernel, {"n": np.zeros(2, np.int32)})
 
 
-@pytest.mark.parametrize(("cut", "goal"), [("y", "P('y','x')"), ("x", "P('x','y')")])
-def test_devices_of_groups_are_not_told_by_their_numbers_in_it(cut: str, goal: str) -> None:
-    """Sums over one axis of two: a device's group begins at another one than device 0."""
+@pytest.mark.parametrize(
+    ("cut", "goal", "k", "n"),
+    [("y", "P('y','x')", 32, 16), ("x", "P('x','y')", 32, 16), ("x", "P('y','x')", 16, 8)],
+)
+def test_devices_are_told_by_their_numbers(cut: str, goal: str, k: int, n: int) -> None:
+    """Over one axis of two a device's group begins at another one; tiles hang over the last."""
     mesh = axe.Mesh({"x": 2, "y": 2})
     specs = [
         axe.Spec(s, "i32", layout=axe.read("jax", at, shape=s, mesh=mesh))
-        for s, at in (((32, 32), f"P(None,{cut!r})"), ((32, 16), f"P({cut!r},None)"))
+        for s, at in (((32, k), f"P(None,{cut!r})"), ((k, n), f"P({cut!r},None)"))
     ]
-    made = [axe.read("jax", goal, shape=(32, 16), mesh=mesh)]
+    made = [axe.read("jax", goal, shape=(32, n), mesh=mesh)]
     exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=mesh, outputs=made)
     assert exe.plan.signals
     rng = np.random.default_rng(0)

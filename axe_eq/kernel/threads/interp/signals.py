@@ -177,7 +177,12 @@ def add(
 
 
 def tell(cta: Cta, tensor: GlobalTensor, element: Ints, count: int, issue: Issue) -> None:
-    """A thread adds to a number: what it knows of all devices, and of its CTA's stores, is told."""
+    """A thread adds to a number: what it knows of all devices, and of its CTA's stores, is told.
+
+    Nothing is told of no elements: where a tile hangs over the end, no device has them.
+    """
+    if not count:
+        return
     if not isinstance(tensor, SharedTensor):
         raise KernelFault(f"tensor {tensor.buffer}", "is on one device", "devices run together")
     if not cta.fenced:
