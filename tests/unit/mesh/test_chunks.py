@@ -17,7 +17,7 @@ from axe_eq.kernel.placement import number
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.own import Lowered
 from axe_eq.mesh.across import Across
-from axe_eq.mesh.plan import MeshPlan, plan_from_json
+from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.prove import prove
 from axe_eq.mesh.steps import LocalStep
 from axe_eq.run.interpret import interpret_plan
@@ -27,8 +27,7 @@ from axe_eq_backends.cuda import lower, meet
 from axe_eq_backends.cuda import make as making
 from axe_eq_backends.cuda.interpret import INTERPRETER
 from axe_eq_backends.cuda.target import h200
-from tests.unit.mesh.test_meetings import given, kernels, product, statements
-from tests.unit.mesh.test_transports import Copying
+from tests.unit.mesh.test_meetings import check_product, given, kernels, product, statements
 
 
 @pytest.mark.sampled(1)
@@ -47,19 +46,7 @@ def test_readers_wait_for_the_chunks_that_they_read(n: int, chunks: int) -> None
     assert [t.count("signal_tell(s") for t in texts] == [n * chunks, 0]
     assert [t.count("signal_clear(s") for t in texts] == [chunks, 0]
     assert [t.count("signal_wait(s") for t in texts] == [0, 1]
-    run = exe.on(Copying())  # on the host, where no kernel waits for another
-    copied = run.whole(run(run.shards(*arrays)))
-    for found in (exe(*arrays), exe.interpret(*arrays, orders=4), copied):
-        assert np.array_equal(found, exe.meaning(*arrays))
-    assert axe.equivalent(lambda x, w: x @ w, exe.plan)
-    again = plan_from_json(exe.plan.to_json())
-    prove(again)
-    assert again.digest == exe.plan.digest
-    for other in (exe.plan.silent, exe.plan.apart):
-        prove(other)
-        assert not other.signals
-        assert not any(b.chunk or b.before for s in other.steps if isinstance(s, LocalStep)
-                       for b in s.graph.buffers.values())  # fmt: skip
+    check_product(exe, arrays, orders=4)
 
 
 # -- races and deadlocks ---------------------------------------------------------------------------
