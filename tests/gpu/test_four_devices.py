@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import axe_eq as axe
 from axe_eq.extract.mesh.seen import READ, STORE
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import Array
+from tests.gpu.test_meshes import torchrun
 from tests.unit.mesh.carried import carry
 from tests.unit.mesh.programs import CASES, M4, C, R, arguments, compiled
 
@@ -49,11 +48,7 @@ for name in FOUR:
 
 
 def test_small_programs_over_nccl(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(JOB)
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-    done = subprocess.run(
-        [*run, str(tmp_path / "job.py")], capture_output=True, text=True, timeout=300
-    )
+    done = torchrun(4, JOB, tmp_path)
     assert done.returncode == 0, done.stderr
 
 

@@ -252,6 +252,18 @@ def test_shards_on_another_device_are_refused() -> None:
         run([shards[1], shards[0]])
 
 
+def torchrun(
+    ranks: int, job: str, folder: Path, *files: str, timeout: float = 300
+) -> subprocess.CompletedProcess[str]:
+    """Run a script, kept in a folder, in so many processes on files of that folder."""
+    (folder / "job.py").write_text(job)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
+    script = [str(folder / name) for name in ("job.py", *files)]
+    return subprocess.run(
+        [*run, str(ranks), *script], capture_output=True, text=True, timeout=timeout
+    )
+
+
 GLOO = """
 import os, numpy as np
 from axe_eq.program.nesting import flatten
@@ -269,11 +281,7 @@ for name in CASES:
 
 
 def test_all_small_programs_run_over_gloo(tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(GLOO)
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
-    done = subprocess.run(
-        [*run, str(tmp_path / "job.py")], capture_output=True, text=True, timeout=300
-    )
+    done = torchrun(4, GLOO, tmp_path)
     assert done.returncode == 0, done.stderr
 
 
@@ -292,10 +300,7 @@ while True:
 
 def test_a_killed_rank_ends_the_job(tmp_path: Path) -> None:
     compiled_mlp().save(tmp_path / "mlp.axe")
-    (tmp_path / "job.py").write_text(KILLED)
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(tmp_path / n) for n in ("job.py", "mlp.axe")]
-    done = subprocess.run([*run, *script], capture_output=True, text=True, timeout=120)
+    done = torchrun(2, KILLED, tmp_path, "mlp.axe", timeout=120)
     assert done.returncode != 0
     assert "-9" in done.stderr  # torchrun names the rank and its end
 
@@ -320,10 +325,7 @@ open(f"{sys.argv[2]}/{run.rank}.txt", "w").write("\\n".join(said))
 
 def test_a_script_of_torchrun_keeps_shards_on_the_device_and_names_liars(tmp_path: Path) -> None:
     compiled_mlp().save(tmp_path / "mlp.axe")
-    (tmp_path / "job.py").write_text(JOB)
-    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    script = [str(tmp_path / n) for n in ("job.py", "mlp.axe", "")]
-    done = subprocess.run([*run, *script], capture_output=True, text=True, timeout=120)
+    done = torchrun(2, JOB, tmp_path, "mlp.axe", "", timeout=120)
     for rank in range(2):
         assert (tmp_path / f"{rank}.txt").read_text().splitlines() == [
             "cuda (128, 128)",
