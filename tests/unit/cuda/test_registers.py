@@ -129,6 +129,31 @@ def test_offered_tiles_of_most_accumulators_keep_everything_in_registers(
         check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("fn", "beside"),
+    [
+        (lambda x, w, b, r: (x @ w + b) + r, ("6144:f32", "200x6144:f16")),
+        (lambda x, w, r: x @ w + r, ("200x6144:f32",)),
+    ],
+    ids=["a narrower residual", "a wide residual"],
+)
+def test_offered_tiles_whose_results_are_turned_keep_everything_in_registers(
+    fn: Any, beside: tuple[str, ...]
+) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    with axe.debug(cache=0):
+        exe = axe.compile(fn, "200x1536:f16", "1536x6144:f16", *beside, target="h200")
+    found, graph = exe._searched, exe.schedule.graph
+    step, group = graph.kernels[-1], found.groups[-1]
+    offered = found.prices.offered(group.roots, group.picks, stored(found.forest, group))
+    turned = [p for p in offered if dict(p.parameters).get("turned")]
+    most = max(turned, key=lambda p: _sums(dict(p.parameters)))
+    made = alone(graph, replace(as_priced(step, most), rejected={}))
+    for kernel, one in make_all(made, h200).items():
+        check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
+
+
 def _sums(parameters: dict[str, int]) -> tuple[float, ...]:
     """Accumulators of a thread; of those with as many the kernel whose CTAs share nothing."""
     p = parameters
