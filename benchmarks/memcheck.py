@@ -51,8 +51,11 @@ TOOLS: dict[str, dict[str, str]] = {  # options, of those that a version has
     "synccheck": {},
     "initcheck": {"check-api-memory-access": "no"},
 }
-COMMON = {"demangle": "no", "destroy-on-device-error": "kernel", "show-backtrace": "device",
-          "print-limit": "300", "check-exit-code": "no"}  # fmt: skip
+COMMON = {
+    "demangle": "no", "destroy-on-device-error": "kernel", "show-backtrace": "device",
+    "print-limit": "300", "check-exit-code": "no",
+    "max-connections": "64", "launch-timeout": "60",
+}  # fmt: skip
 GUARD_BYTES = 4096
 FILLS = (0x00, 0xFF)  # of guards and results
 PREFIX = "========="
