@@ -92,7 +92,8 @@ class Case:
         n_bytes: of every buffer.
         given: what lies there before; of a result where memory merges it alone.
         results: what it stores.
-        n_ctas: of a persistent grid that runs too, for each CTA to take several tiles; 0: none.
+        n_ctas: of a smaller grid that a persistent kernel runs on too, for each CTA to take several
+            tiles; 0: none.
     """
 
     name: str
@@ -112,14 +113,16 @@ class Planted:
     Attributes:
         what: it is.
         case: with it.
+        tools: that are to find it.
+        asked: other tools that are asked whether they do.
         short: bytes that are missing at the end of a buffer.
         unset: a buffer that nothing is written to before.
-        tools: that find it.
     """
 
     what: str
     case: Case
     tools: tuple[str, ...]
+    asked: tuple[str, ...] = ()
     short: Mapping[str, int] = field(default_factory=dict)
     unset: str = ""
 
@@ -210,8 +213,21 @@ def _differs(result: Result, memory: Any) -> bool:
     return not (near | (np.isnan(found) & np.isnan(expected))).all()
 
 
-def run(case: Case, guards: bool, short: Mapping[str, int] | None = None, unset: str = "") -> str:
+def run(
+    case: Case,
+    guards: bool,
+    short: Mapping[str, int] | None = None,
+    unset: str = "",
+    compare: bool = True,
+) -> str:
     """Launch a case on its own grid, and on its smaller one; what is wrong, "" if nothing.
+
+    Args:
+        case: is launched.
+        guards: whether buffers lie between guards.
+        short: bytes that are missing at the end of some.
+        unset: a buffer that nothing is written to before.
+        compare: whether values are compared with what is expected.
 
     Raises:
         DeviceError: a launch failed.
@@ -221,7 +237,9 @@ def run(case: Case, guards: bool, short: Mapping[str, int] | None = None, unset:
 
     shaped, wrong, short = Shaped(Loaded(case.image), case.params), list[str](), short or {}
     small = max(case.n_ctas // case.image.cluster, 1) * case.image.cluster
-    grids = {shaped.grid, min(shaped.grid, small) if case.n_ctas else shaped.grid}
+    grids = {shaped.grid}
+    if case.n_ctas and case.image.persistent:
+        grids.add(min(shaped.grid, small))
     for shaped.grid in grids:
         found = list[dict[str, Any]]()
         for fill in FILLS if guards else (None,):
@@ -234,9 +252,8 @@ def run(case: Case, guards: bool, short: Mapping[str, int] | None = None, unset:
             finally:
                 memory.free()
         for name, result in case.results.items():
-            if short or unset:
-                continue
-            if result.expected is not None and _differs(result, found[0][name]):
+            known = compare and result.expected is not None
+            if known and _differs(result, found[0][name]):
                 wrong.append(f"{name} is wrong with {shaped.grid} CTAs")
         if len(found) > 1:
             both = (tuple(_array(r, f[n]) for f in found) for n, r in case.results.items()
@@ -261,7 +278,7 @@ def work(path: Path, tool: str, numbers: Sequence[int], planted: bool) -> None:
             try:
                 if planted:
                     p: Planted = plants[n]
-                    wrong = run(p.case, tool == GUARDS, p.short, p.unset)
+                    wrong = run(p.case, tool == GUARDS, p.short, p.unset, compare=False)
                 else:
                     wrong = run(cases[n], tool == GUARDS)
             except DeviceError as error:
@@ -323,14 +340,14 @@ class Unchecked(Exception):
     """Nothing could be checked."""
 
 
-def command(tool: str, sanitizer: str | None) -> list[str]:
-    """What comes before a process that is checked.
+def command(tool: str, sanitizer: str | None) -> tuple[list[str], str]:
+    """What comes before a process that is checked, and the sanitizer's version.
 
     Raises:
         Unchecked: there is no sanitizer.
     """
     if tool == GUARDS:
-        return []
+        return [], ""
     found = sanitizer or shutil.which("compute-sanitizer")
     usual = Path("/usr/local/cuda/bin/compute-sanitizer")
     if found is None and usual.exists():
@@ -343,7 +360,9 @@ def command(tool: str, sanitizer: str | None) -> list[str]:
             " toolkit, named by --sanitizer PATH"
         ) from None
     options = {k: v for k, v in (COMMON | TOOLS[tool]).items() if f"--{k} " in helped}
-    return [str(found), "--tool", tool, *(x for k, v in options.items() for x in (f"--{k}", v))]
+    whole = [str(found), "--tool", tool, *(x for k, v in options.items() for x in (f"--{k}", v))]
+    said = subprocess.run([str(found), "--version"], capture_output=True, text=True).stdout
+    return whole, " ".join(re.findall(r"Version (\S+)", said))
 
 
 def checked(
@@ -444,14 +463,14 @@ def report(
     cases, plants = _read(path)
     jobs = list[tuple[str, dict[str, int], bool]]()
     for tool in tools:
-        jobs.append((tool, {p.case.image.name: n for n, p in enumerate(plants)}, True))
+        asked = {p.case.image.name: n for n, p in enumerate(plants) if tool in p.tools + p.asked}
+        jobs += [(tool, asked, True)] if asked else []
         numbers = [(c.image.name, n) for n, c in enumerate(cases)]
         jobs += [(tool, dict(numbers[first::parts]), False) for first in range(parts)]
-    before = {tool: command(tool, sanitizer) for tool in tools}
+    before, versions = zip(*(command(tool, sanitizer) for tool in tools), strict=True)
+    of, version = dict(zip(tools, before, strict=True)), max(versions)
     with ThreadPoolExecutor(len(jobs)) as pool:
-        done = list(
-            pool.map(lambda j: checked(path, j[0], before[j[0]], j[1], j[2], budget_s), jobs)
-        )
+        done = list(pool.map(lambda j: checked(path, j[0], of[j[0]], j[1], j[2], budget_s), jobs))
     found: dict[str, Any] = {}
     for (tool, names, planted), c in zip(jobs, done, strict=True):
         row = found.setdefault(
@@ -469,7 +488,17 @@ def report(
         row["unrun"] += c.unrun
         row["findings"] += [{"kernel": cases[n].name, "what": w} for n, w in c.wrong.items()]
         row["others"] += c.others
-    return {"machine": machine(), "sanitizer": before, "tools": found}
+    return {"machine": machine(), "device": _device(), "sanitizer": version, "tools": found}
+
+
+def _device() -> str:
+    from axe_eq.errors import DeviceError
+    from axe_eq_backends.cuda.driver import device_name
+
+    try:
+        return device_name(0)
+    except DeviceError:
+        return ""
 
 
 def failed(found: Mapping[str, Any]) -> bool:
@@ -485,7 +514,8 @@ def show(found: Mapping[str, Any]) -> Iterator[str]:
     """The report, line by line."""
     yield f"{'tool':<10} {'kernels':>8} {'findings':>9} {'planted found':>14} {'seconds':>8}"
     for tool, row in found["tools"].items():
-        hits = f"{sum(bool(p['found']) for p in row['planted'])} of {len(row['planted'])}"
+        wanted = [bool(p["found"]) for p in row["planted"] if p["wanted"]]
+        hits = f"{sum(wanted)} of {len(wanted)}"
         n = len(row["findings"]) + len(row["others"])
         yield f"{tool:<10} {row['kernels']:>8} {n:>9} {hits:>14} {row['seconds']:>8.1f}"
     for tool, row in found["tools"].items():
@@ -493,7 +523,7 @@ def show(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{tool}: no time was left for {row['unrun']} kernels"
         for p in row["planted"]:
             if not p["found"]:
-                yield f"{tool}: {'MISSED' if p['wanted'] else 'does not see'}: {p['what']}"
+                yield f"{tool} {'MISSES' if p['wanted'] else 'does not see'} {p['what']}"
         for f in row["findings"]:
             yield f"{tool}: {f['kernel']}: {'; '.join(f['what'])}"
         for what in dict.fromkeys(row["others"]):

@@ -22,7 +22,8 @@ from axe_eq.program.node import Program
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.run.timing import drawn
 from axe_eq.schedule.memory import buffer_bytes
-from axe_eq_backends.cuda.image import build_all
+from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.image import build, build_all
 from axe_eq_backends.cuda.interpret import elements
 from axe_eq_backends.cuda.make import make
 from axe_eq_backends.cuda.planning import plan
@@ -210,23 +211,37 @@ def _of_program(name: str | int, number: int, most: int | None) -> Iterator[Unbu
 
 
 def planted() -> list[Planted]:
-    """A mistake of every kind that a tool is to find."""
+    """A mistake of every kind that a tool is to find, or is asked for."""
     found = list[Planted]()
+    both, bulk = ("guards", "memcheck"), (("guards",), ("memcheck",))
 
-    def one(name: str) -> Case:
-        return built([of_subject(name, len(found))])[0]
+    def one(name: str, changed: tuple[str, str] | None = None) -> Case:
+        """A subject, with another text in place of what one is in its own."""
+        case, planned = of_subject(name, len(found))
+        source = emit(planned)
+        if changed is not None:
+            assert changed[0] in source.text
+            source = replace(source, text=source.text.replace(*changed, 1))
+        return replace(case, image=build(planned, source))
 
-    both = ("guards", "memcheck")
-    for what, name, buffer, n_bytes, tools in (
-        ("a load past a buffer", "cells", "x", 2, both),
-        ("a store past a buffer", "cells", "y", 2, both),
-        ("a merge past a buffer", "merging rows", "Y", 2, both),
-        ("a copy to shared memory past a buffer", "product of lanes", "A", 4, both),
-        ("a bulk copy past a buffer", "persistent product", "A", 256, ("guards",)),
-        ("a bulk store past a buffer", "persistent product", "C", 256, ("guards",)),
-        ("a bulk merge past a buffer", "merging product", "C", 256, ("guards",)),
+    def less(name: str, site: str) -> Case:
+        """A subject without a statement."""
+        subject = SUBJECTS[name]()
+        edits = next(m.edits for m in kernel_mutants(subject.kernel)
+                     if m.operator == "delete" and m.site.startswith(site))  # fmt: skip
+        with applied(edits):
+            return built([of_subject(name, len(found), subject)])[0]
+
+    for what, name, buffer, n_bytes, tools, asked in (
+        ("a load past a buffer", "cells", "x", 2, both, ()),
+        ("a store past a buffer", "cells", "y", 2, both, ()),
+        ("a merge past a buffer", "merging rows", "Y", 2, both, ()),
+        ("a copy to shared memory past a buffer", "product of lanes", "A", 4, both, ()),
+        ("a bulk copy past a buffer", "persistent product", "A", 256, *bulk),
+        ("a bulk store past a buffer", "persistent product", "C", 256, *bulk),
+        ("a bulk merge past a buffer", "merging product", "C", 256, *bulk),
     ):
-        found.append(Planted(what, one(name), tools, {buffer: n_bytes}))
+        found.append(Planted(what, one(name), tools, asked, {buffer: n_bytes}))
     for what, name in (
         ("a store past shared memory", "transpose by elements"),
         ("products past shared memory", "persistent product"),
@@ -234,14 +249,20 @@ def planted() -> list[Planted]:
         case = one(name)
         image = replace(case.image, smem_bytes=case.image.smem_bytes // 2)
         found.append(Planted(what, replace(case, image=image), ("memcheck",)))
-    unset = Planted("memory that nothing was written to", one("cells"), ("initcheck",), {}, "x")
-    found.append(unset)
-    subject = SUBJECTS["transpose by elements"]()
-    sync = next(m for m in kernel_mutants(subject.kernel)
-                if m.operator == "delete" and m.site.startswith("sync"))  # fmt: skip
-    with applied(sync.edits):
-        case = built([of_subject("a barrier less", len(found), subject)])[0]
+    what = "a read of memory that nothing was written to"
+    found.append(Planted(what, one("cells"), ("initcheck",), unset="x"))
+    half = "__syncthreads();", "if (lane < 16) __syncthreads();"
+    what, case = "a barrier that half of a warp meets", one("transpose by elements", half)
+    found.append(Planted(what, case, ("synccheck",)))
+    case = less("transpose by elements", "sync")
     found.append(Planted("a barrier less", case, ("racecheck",)))
+    for what, site in (
+        ("a barrier less before a bulk store", "sync"),
+        ("a fence less before a bulk store", "fence_async"),
+        ("a bulk store that nobody waits for", "one thread: wait_group bulk_read"),
+    ):
+        case = less("persistent product", site)
+        found.append(Planted(what, case, (), ("racecheck",)))
     return found
 
 

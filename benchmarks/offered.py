@@ -94,9 +94,12 @@ class Offered:
     """A kernel of a program with every candidate, what was chosen first and then by price.
 
     Attributes:
+        exe: the program.
         step, graph: the kernel as chosen, and the graph that it is in.
         prices: of the candidates.
     """
+
+    exe: Any
 
     step: KernelStep
     graph: ScheduleGraph
@@ -122,7 +125,7 @@ def offers(fn: Fn | Program, specs: Sequence[Any] = (), target: Any = "h200") ->
     found, graph = exe._searched, exe.schedule.graph
     for step, group in zip(graph.kernels, found.groups, strict=True):
         layouts = stored(found.forest, group)
-        yield Offered(step, graph, found.prices.offered(group.roots, group.picks, layouts))
+        yield Offered(exe, step, graph, found.prices.offered(group.roots, group.picks, layouts))
 
 
 def covering(prices: Sequence[Price], seed: int = 0, most: int | None = None) -> list[Price]:

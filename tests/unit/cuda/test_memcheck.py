@@ -18,8 +18,9 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.image import Image, TensorSpec
-from benchmarks import memcheck
+from benchmarks import memcheck, spills
 from benchmarks.memcheck import GUARDS, Case, Planted, Result, failed, findings, report, run, show
 from benchmarks.memcheck_cases import memory_of, of_offer, of_subject, values_of
 from benchmarks.offered import PROGRAMS, covering, offers
@@ -128,6 +129,8 @@ import sys
 given = sys.argv
 if "--help" in given:
     print("  --padding arg")
+elif "--version" in given:
+    print("Version 7.1 (build 2)")
 else:
     assert given[given.index("--padding") + 1] == "4096"
     numbers = given[given.index("--numbers") + 1].split(",")
@@ -158,6 +161,7 @@ def test_what_a_sanitizer_says_is_summed_up(tmp_path: Path) -> None:
     path = saved(tmp_path)
     board = report(path, ["memcheck"], sanitizer(tmp_path, CLEAN), 1)
     assert not failed(board)
+    assert board["sanitizer"] == "7.1"
     assert board["tools"]["memcheck"]["kernels"] == 3
     board = report(path, ["memcheck"], sanitizer(tmp_path, CLEAN, LOG), 1)
     row = board["tools"]["memcheck"]
@@ -188,7 +192,7 @@ def test_what_cannot_be_checked_is_said(
         monkeypatch.setattr(sys, "argv", arguments)
         assert memcheck.main() == 2
         assert says in capsys.readouterr().err
-    assert GUARDS not in memcheck.command("memcheck", refuses)
+    assert memcheck.command(GUARDS, "/nowhere") == ([], "")
 
 
 # -- cases --
@@ -229,3 +233,15 @@ def test_candidates_cover_all_that_is_offered() -> None:
     assert marks[0] == marks[1]
     assert taken[0] is offer.prices[0]
     assert len(taken) < len(offer.prices) / 20
+
+
+def test_spills_are_read_from_what_the_compiler_says() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    found = spills.checked(["turned"])
+    assert found == {"candidates": {"turned": 6}, "spilled": {}}
+    lines = ["int a[64];", *(f"a[{n}] = x[{n}];" for n in range(64))]
+    lines += ["for (int i = 0; i < 99; i++) {"]
+    lines += [f"a[{n}] = a[{n}] * a[{(n + 1) % 64}] + i;" for n in range(64)]
+    lines += ["}", *(f"x[{n}] = a[{n}];" for n in range(64))]
+    head = 'extern "C" __global__ void __launch_bounds__(1024, 2) f(int *x)'
+    assert spills.spilled(compile_text("\n".join([head, "{", *lines, "}"]), 90).log) > 0
