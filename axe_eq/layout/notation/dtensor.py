@@ -22,7 +22,6 @@ from axe_eq.errors import SearchError
 from axe_eq.layout.normal.ladder_search import find_ladder
 from axe_eq.layout.normal.recover_iters import NoIters
 from axe_eq.layout.normal.tables import from_points
-from axe_eq.layout.notation.cells import Cell, cells_of
 from axe_eq.layout.notation.common import settled
 from axe_eq.layout.notation.dtensor_search import find_placements
 from axe_eq.layout.notation.sharding import (
@@ -155,8 +154,8 @@ def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> Loc
         _refuse(text, f"uneven shards of {extent} values", "shards that padded boxes compute")
     if unit == 1 or isinstance(found, LadderDim):
         return found
-    block = [item for cell in found.cells for item in scaled(cell.block, unit)]
-    return LocalDim((Cell(extent, (*block, (unit, 1, DEFAULT_AXIS))),), found.room * unit)
+    block = [item for _, part in found.dims for item in scaled(part, unit)]
+    return LocalDim(((extent, (*block, (unit, 1, DEFAULT_AXIS))),), found.room * unit)
 
 
 def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim | None:
@@ -177,7 +176,7 @@ def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | La
         table[values, 0] = np.stack([np.full(len(values), device), np.arange(len(values))], axis=1)
     room, axes = max(map(len, held.values())), (axis, DEFAULT_AXIS)
     try:
-        return LocalDim(tuple(cells_of(from_points(table, axes, boxed=True))), room)
+        return LocalDim(from_points(table, axes, boxed=True).dims(), room)
     except NoIters:
         with suppress(SearchError):
             ladder = find_ladder(table[:, 0], axes)

@@ -15,10 +15,10 @@ from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.normal import chains
 from axe_eq.layout.normal.decide import same_map
 from axe_eq.layout.normal.ladders import Field, Ladder, joined, of_block
-from axe_eq.layout.notation.cells import Cell, layout_of
 from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.text import Context, refusal, refuse, spelling
 from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.boxes import Dim, Dims
 from axe_eq.layout.value.check import make_offsets
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.value.layout import Layout
@@ -31,12 +31,12 @@ class LocalDim(NamedTuple):
     """A tensor dim on devices.
 
     Args:
-        cells: its index as cells, slow to fast; a stride on ``m`` counts the values of this dim in
-            a device.
+        dims: its index as dims of a box, slow to fast; a stride on ``m`` counts the values of this
+            dim in a device.
         room: how many values of this dim a device has room for.
     """
 
-    cells: tuple[Cell, ...]
+    dims: Dims
     room: int
 
 
@@ -45,7 +45,7 @@ class LadderDim(NamedTuple):
 
     Args:
         extent: values of its index.
-        ladder: its digits, with strides as in cells.
+        ladder: its digits, with strides as in dims of a box.
         room: how many values of this dim a device has room for.
     """
 
@@ -58,7 +58,7 @@ class LadderDim(NamedTuple):
         """Any dim with its digits as a ladder."""
         if isinstance(dim, LadderDim):
             return dim
-        fields = [(cell.valid, of_block(it.fuse(cell.block), cell.valid)) for cell in dim.cells]
+        fields = [(extent, of_block(it.fuse(block), extent)) for extent, block in dim.dims]
         return LadderDim(*joined(fields), dim.room)
 
 
@@ -129,7 +129,7 @@ def device_axis(context: Context) -> str:
 def split(extent: int, tiles: Sequence[Iter]) -> LocalDim:
     """A dim cut into as many equal blocks as the tiles' extents multiply to."""
     size = -(-extent // prod(tile[0] for tile in tiles))
-    return LocalDim((Cell(extent, (*tiles, (size, 1, DEFAULT_AXIS))),), size)
+    return LocalDim(((extent, (*tiles, (size, 1, DEFAULT_AXIS))),), size)
 
 
 def place(
@@ -142,18 +142,20 @@ def place(
         replica: copies on other devices.
         offset: the first device, by axis.
     """
-    cells: list[Cell] = []
+    boxed: list[Dim] = []
     fields: list[Field] = []
     pitch = 1
     for dim in reversed(dims):
         if isinstance(dim, LocalDim):
-            cells[:0] = [Cell(cell.valid, scaled(cell.block, pitch)) for cell in dim.cells]
+            boxed[:0] = [(extent, scaled(block, pitch)) for extent, block in dim.dims]
         extent, ladder, room = LadderDim.of(dim)
         fields.insert(0, (extent, scaled(ladder, pitch)))
         pitch *= room
-    if all(isinstance(dim, LocalDim) for dim in dims):
-        return layout_of(cells, replica, offset)
-    return chains.build(fields, replica, make_offsets(offset or {}), keep=True)
+    if not all(isinstance(dim, LocalDim) for dim in dims):
+        return chains.build(fields, replica, make_offsets(offset or {}), keep=True)
+    box, padded = [extent for extent, _ in boxed], [it.size(block) for _, block in boxed]
+    shard = [item for _, block in boxed for item in it.fuse(block)]
+    return Layout(shard, replica, offset, (), *([box, padded] if box != padded else ()))
 
 
 def scaled(items: Iters, pitch: int) -> Iters:
