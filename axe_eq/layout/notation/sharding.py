@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.normal import chains
 from axe_eq.layout.normal.decide import same_map
 from axe_eq.layout.normal.ladders import Field, Ladder, joined, of_block
 from axe_eq.layout.notation.common import given_shape, settled
-from axe_eq.layout.notation.text import Context, refusal, refuse, spelling
+from axe_eq.layout.notation.text import Context, refuse, spelling
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.boxes import Dim, Dims
 from axe_eq.layout.value.check import make_offsets
@@ -65,42 +64,40 @@ class LadderDim(NamedTuple):
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def needed_shape(notation: str, text: str, context: Context) -> tuple[int, ...]:
+def needed_shape(context: Context) -> tuple[int, ...]:
     """The caller's shape.
 
     Raises:
         NotationError: there is none; a sharding alone does not say how large the tensor is.
     """
     if context.shape is None:
-        refuse(notation, text, "says nothing of the tensor's extents", spelling().shape)
+        refuse("says nothing of the tensor's extents", spelling().shape)
     return context.shape
 
 
-def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
+def needed_mesh(context: Context) -> Mesh:
     """The caller's mesh.
 
     Raises:
         NotationError: there is none.
     """
     if context.mesh is None:
-        refuse(notation, text, "says nothing of the devices", spelling().mesh)
+        refuse("says nothing of the devices", spelling().mesh)
     return context.mesh
 
 
-def known_mesh(notation: str, layout: Layout, context: Context) -> Mesh:
+def known_mesh(context: Context) -> Mesh:
     """The caller's mesh, for a writer.
 
     Raises:
         NotationError: there is none.
     """
     if context.mesh is None:
-        raise refusal(notation, layout, "the devices are not known", spelling().mesh)
+        refuse("the devices are not known", spelling().mesh)
     return context.mesh
 
 
-def stated_mesh(
-    notation: str, text: str, extents: Sequence[tuple[str, int]], context: Context
-) -> Mesh:
+def stated_mesh(extents: Sequence[tuple[str, int]], context: Context) -> Mesh:
     """The mesh whose dims a text states; the caller's, where there is one, must be the same.
 
     Raises:
@@ -108,16 +105,13 @@ def stated_mesh(
     """
     names = [name for name, _ in extents]
     if len(set(names)) < len(names):
-        refuse(notation, text, f"mesh dims {', '.join(names)}", "names that differ")
-    try:
-        found = Mesh(dict(extents), device_axis(context))
-    except LayoutError as error:
-        refuse(notation, text, f"{error.thing}: {error.wrong}", error.expected)
+        refuse(f"mesh dims {', '.join(names)}", "names that differ")
+    found = Mesh(dict(extents), device_axis(context))
     given = context.mesh
     if given is not None and (given.key[:3] != found.key[:3]):  # whatever joins its devices
         said = f"{found.shape}" if given.shape != found.shape else f"{found}, row-major"
         wanted = given.shape if given.shape != found.shape else given
-        refuse(notation, text, f"mesh {said}", f"the given mesh {wanted}")
+        refuse(f"mesh {said}", f"the given mesh {wanted}")
     return found
 
 
@@ -180,7 +174,7 @@ def mesh_tiles(mesh: Mesh, names: Sequence[str]) -> list[Iter]:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def tensor_shape(notation: str, layout: Layout, context: Context, axis: str) -> tuple[int, ...]:
+def tensor_shape(layout: Layout, context: Context, axis: str) -> tuple[int, ...]:
     """The extents of a tensor that lies on devices, and inside them on ``m`` from 0 on.
 
     Raises:
@@ -188,34 +182,29 @@ def tensor_shape(notation: str, layout: Layout, context: Context, axis: str) -> 
     """
     shape = given_shape(layout, context)
     if shape is None:
-        raise refusal(notation, layout, "the tensor's extents are not known", spelling().shape)
+        refuse("the tensor's extents are not known", spelling().shape)
     if prod(shape) != layout.size:
-        raise refusal(notation, layout, f"shape {tuple(shape)}", f"{layout.size} elements")
+        refuse(f"shape {tuple(shape)}", f"{layout.size} elements")
     layout = settled(layout)
     for other in sorted(set(layout.axes) - {axis, DEFAULT_AXIS}):
-        raise refusal(notation, layout, f"axis {other}", f"devices on {axis}, elements on m")
+        refuse(f"axis {other}", f"devices on {axis}, elements on m")
     if DEFAULT_AXIS in layout.offset:
-        raise refusal(notation, layout, f"offset {layout.offset[DEFAULT_AXIS]}@m", "offset 0")
+        refuse(f"offset {layout.offset[DEFAULT_AXIS]}@m", "offset 0")
     if any(
         name == DEFAULT_AXIS for extent, stride, name in layout.replica if extent > 1 and stride
     ):
-        raise refusal(notation, layout, "copies inside a device", "copies on devices only")
+        refuse("copies inside a device", "copies on devices only")
     return shape
 
 
-def confirmed(notation: str, layout: Layout, again: Layout, text: str) -> str:
+def confirmed(layout: Layout, again: Layout, text: str) -> str:
     """Returns `text` after checking that it reads as `layout`.
 
     Raises:
         NotationError: the nearest sharding is another map, or that is not decided.
     """
-    expected = "blocks dense and row-major on m"
-    try:
-        differ = same_map(again, layout)
-    except SearchError as error:
-        raise refusal(notation, layout, f"{error.thing}: {error.wrong}", expected) from None
-    if differ is None:
+    if same_map(again, layout) is None:
         return text
     acting = [str(sw) for sw in layout.swizzle if sw.bits]
     wrong = f"swizzle {acting[0]}" if acting else f"{text} is another map"
-    raise refusal(notation, layout, wrong, expected)
+    refuse(wrong, "blocks dense and row-major on m")

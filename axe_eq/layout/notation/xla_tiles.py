@@ -16,16 +16,13 @@ from math import prod
 from axe_eq.layout.normal.chains import ladder_of
 from axe_eq.layout.normal.ladders import Field, boxes_of, reduced, rooms_of, split
 from axe_eq.layout.normal.nested_boxes import Stage
+from axe_eq.layout.notation.text import refuse
 from axe_eq.layout.value.check import MAX_VALUE
 from axe_eq.layout.value.iters import DEFAULT_AXIS, size
 from axe_eq.layout.value.layout import Layout
 
 COMBINE = -1
 """The tile entry ``*``: combine this dimension with the next more minor one."""
-
-
-class TilingError(Exception):
-    """A tiling that no layout expresses, or a layout that no tiling does; the text says why."""
 
 
 def tile_array(
@@ -39,7 +36,7 @@ def tile_array(
         tiles: per tile its extents, major to minor; `COMBINE` for ``*``.
 
     Raises:
-        TilingError: more elements, with padding, than a layout has.
+        NotationError: more elements, with padding, than a layout has.
     """
     defined = _defined(shape, minor_to_major, tiles)
     memory, ladder = size(defined.shard), ladder_of(defined)
@@ -75,7 +72,7 @@ def _defined(
         padded = [*extents[:kept], *(n * t for n, t in zip(counts, tile, strict=True))]
         stages.append(Stage(tuple(extents), tuple(padded), tuple(order)))
         if prod(padded) > MAX_VALUE:
-            raise TilingError(f"{prod(padded)} elements with padding")
+            refuse(f"{prod(padded)} elements with padding", f"at most {MAX_VALUE}")
         extents = [*extents[:kept], *counts, *tile]
         slow = range(kept, len(extents), 2)
         order = [*range(kept), *slow, *(place + 1 for place in slow)]
