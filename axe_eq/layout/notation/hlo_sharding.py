@@ -22,7 +22,6 @@ from axe_eq.layout.notation.blocks import MAX_DEVICES, filled, find_blocks, show
 from axe_eq.layout.notation.common import MAX_DECIDED
 from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
 from axe_eq.layout.notation.sharding import (
-    LocalDim,
     confirmed,
     device_axis,
     needed_mesh,
@@ -42,15 +41,17 @@ from axe_eq.layout.notation.text import (
     subject,
 )
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
-from axe_eq.layout.value.mesh import Mesh
 
 Table = NDArray[np.int64]
 
 
 class _Tiled(NamedTuple):
-    """A tile assignment: `tile` devices per dim, the last `copies` dims replicate."""
+    """A tile assignment: `tile` devices per dim, the last `copies` dims replicate.
+
+    Without tiles the tensor is whole on each of the devices.
+    """
 
     tile: tuple[int, ...]
     devices: Table
@@ -62,24 +63,14 @@ class _Iota(NamedTuple):
     permutation: tuple[int, ...] | None
 
 
-class _Maximal(NamedTuple):
-    device: int
-
-
-class _Everywhere(NamedTuple):
-    """Whole on each of so many devices."""
-
-    n_devices: int
-
-
-_Sharding = Any  # a name, _Maximal, _Everywhere, _Tiled or a list of shardings
+_Sharding = Any  # a name, the number of a device, _Tiled or a list of shardings
 
 
 @v_args(inline=True)
 class _Shardings(Reader):
     ints = axis = mesh = staticmethod(given)
-    named = str
-    iota, maximal, part = _Iota, _Maximal, Part
+    named, maximal = str, int
+    iota, part = _Iota, Part
 
     def replicated(self) -> int:
         return 1
@@ -111,7 +102,7 @@ class _Shardings(Reader):
             refuse(f"mesh dims {kind}", "replicated ones: only that is a place")
         return found
 
-    def on_mesh(self, mesh: Any, ids: Any, *items: Any) -> _Tiled | _Everywhere:
+    def on_mesh(self, mesh: Any, ids: Any, *items: Any) -> _Tiled:
         extents, devices = _mesh(mesh, ids)
         dims = [item for item in items if isinstance(item, Dim)]
         others = [part for item in items if type(item) is tuple for part in item]
@@ -121,13 +112,13 @@ class _Shardings(Reader):
         order = [pieces.index(piece) for piece in [*ordered, *rest]]
         table = devices.reshape([piece.extent for piece in pieces]).transpose(order).reshape(-1)
         tile = [prod(piece.extent for piece in mine) for mine in (*own, rest)]
-        return _Tiled(tuple(tile), table, 1) if dims else _Everywhere(len(table))
+        return _Tiled(tuple(tile) if dims else (), table, 1)
 
     def everywhere(
         self, mesh: Any, ids: Any, kind: Token, _metadata: Token | None = None
     ) -> _Sharding:
         _, devices = _mesh(mesh, ids)
-        return _Everywhere(len(devices)) if kind == "replicated" else str(kind)
+        return _Tiled((), devices, 1) if kind == "replicated" else str(kind)
 
     def several(self, *shardings: _Sharding | None) -> list[_Sharding]:
         return [sharding for sharding in shardings if sharding is not None]
@@ -176,32 +167,19 @@ def _layout(sharding: _Sharding, context: Context) -> Layout:
         refuse("a tuple inside a tuple", "one sharding")
     if isinstance(sharding, str) and sharding != "replicated":
         refuse(f"{sharding} names no place", "replicated, maximal or devices=[...]")
-    shape, axis = needed_shape(context), device_axis(context)
+    shape, axis, mesh = needed_shape(context), device_axis(context), context.mesh
     if isinstance(sharding, str):
-        mesh = needed_mesh(context)
-        copies = ((mesh.size, 1, axis),)
-        return _whole(shape, copies)
-    if isinstance(sharding, _Everywhere):
-        _check_devices(sharding.n_devices, context)
-        copies = ((sharding.n_devices, 1, axis),)
-        return _whole(shape, copies)
-    if isinstance(sharding, _Maximal):
-        device = sharding.device
-        if context.mesh is not None and device >= context.mesh.size:
-            refuse(f"device {device}", f"below {context.mesh.size}")
-        return _whole(shape, (), {axis: device})
-    _check_devices(len(sharding.devices), context)
-    if context.mesh is not None and sharding.devices.max() >= context.mesh.size:
-        refuse(f"device {sharding.devices.max()}", f"below {context.mesh.size}")
+        sharding = _Tiled((), np.arange(needed_mesh(context).size), 1)
+    elif isinstance(sharding, int):
+        sharding = _Tiled((), np.array([sharding]), 1)
+    elif mesh is not None and mesh.size != len(sharding.devices):
+        refuse(f"{len(sharding.devices)} devices", f"the mesh's {mesh.size}")
+    if mesh is not None and sharding.devices.max() >= mesh.size:
+        refuse(f"device {sharding.devices.max()}", f"below {mesh.size}")
     rank = len(sharding.tile) - sharding.copies
-    if rank != len(shape):
+    if sharding.tile and rank != len(shape):
         refuse(f"tiles {rank} dims", f"{len(shape)}, the dims of {shape}")
     return tiled(shape, sharding, axis)
-
-
-def _check_devices(count: int, context: Context) -> None:
-    if context.mesh is not None and context.mesh.size != count:
-        refuse(f"{count} devices", f"the mesh's {context.mesh.size}")
 
 
 def _mesh(axes: Sequence[Any], devices: Any) -> tuple[dict[str, int], Table]:
@@ -216,10 +194,6 @@ def _mesh(axes: Sequence[Any], devices: Any) -> tuple[dict[str, int], Table]:
     if table.max() >= len(table):
         refuse(f"device_ids {shown(table)}", "each of 0 to n - 1 once")
     return extents, table
-
-
-def _whole(shape: Sequence[int], replica: Iters, offset: dict[str, int] | None = None) -> Layout:
-    return place([split(extent, ()) for extent in shape], replica, offset)
 
 
 def _checked(tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, copies: int) -> _Tiled:
@@ -260,7 +234,7 @@ def tiled(shape: Sequence[int], sharding: _Tiled, axis: str) -> Layout:
     Raises:
         NotationError: the devices of the tiles, or of the copies, follow no strides.
     """
-    counts = sharding.tile[: len(shape)]
+    counts = sharding.tile[: len(shape)] or (1,) * len(shape)
     groups = np.sort(sharding.devices.reshape(prod(counts), -1), axis=1)
     some = [-(-n // -(-n // count)) for n, count in zip(shape, counts, strict=True)]
     held = groups.reshape(*counts, -1)[tuple(map(slice, some))].reshape(prod(some), -1)
@@ -282,12 +256,13 @@ def _strided(
         return None
     copies = steps_of(groups[0] - groups[0, 0])
     try:
-        dims = _cut_dims(shape, counts, from_table({axis: groups[:, 0]}))
+        blocks = it.split_blocks(it.fuse(from_table({axis: groups[:, 0]})), counts)
     except NoIters:
         return None
-    if copies is None or dims is None:
+    if copies is None or blocks is None:
         return None
     replica = tuple((extent, stride, axis) for stride, extent in copies)
+    dims = [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
     return place(dims, replica, {axis: int(groups[0, 0])})
 
 
@@ -297,28 +272,16 @@ def _decided(
     """The layout found by enumerating the elements; None if there are too many."""
     if prod(shape) * groups.shape[1] > MAX_DECIDED:
         return None
-    local = [-(-extent // count) for extent, count in zip(shape, counts, strict=True)]
-    index = np.indices(shape).reshape(len(shape), -1)
-    tile = np.zeros(prod(shape), dtype=np.int64)
-    offset = np.zeros(prod(shape), dtype=np.int64)
-    for dim, (count, extent) in enumerate(zip(counts, local, strict=True)):
-        tile = tile * count + index[dim] // extent
-        offset = offset * extent + index[dim] % extent
-    devices = groups[tile]
+    pitch = [prod(counts[dim + 1 :]) for dim in range(len(counts))]
+    tiles = place(
+        [split(n, [(k, step, "tile")]) for n, k, step in zip(shape, counts, pitch, strict=True)]
+    )
+    devices, offset = groups[tiles.table("tile")], tiles.table(DEFAULT_AXIS)
     points = np.stack([devices, np.broadcast_to(offset[:, None], devices.shape)], axis=-1)
     try:
         return from_points(points, (axis, DEFAULT_AXIS), boxed=True)
     except NoIters:
         return None
-
-
-def _cut_dims(
-    shape: Sequence[int], counts: Sequence[int], tiles: Sequence[Iter]
-) -> list[LocalDim] | None:
-    blocks = it.split_blocks(it.fuse(tiles), counts)
-    if blocks is None:
-        return None
-    return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -338,27 +301,18 @@ def write(layout: Layout, context: Context) -> str:
     shape = tensor_shape(layout, context, axis)
     blocks = find_blocks(layout, shape, axis)
     if blocks.devices.size == 1:
-        return _maximal(layout, shape, axis, int(blocks.devices.max()), mesh)
-    table = filled(blocks, None if mesh is None else mesh.size)
-    if table is None and mesh is not None:
-        wrong = f"devices {shown(np.sort(blocks.devices.reshape(-1)))}"
-        refuse(wrong, "each of 0 to n - 1 once")
-    return _assigned(layout, shape, axis, blocks.devices if table is None else table)
-
-
-def _maximal(
-    layout: Layout, shape: tuple[int, ...], axis: str, device: int, mesh: Mesh | None
-) -> str:
-    if mesh is not None and device >= mesh.size:
-        refuse(f"device {device}", f"below {mesh.size}")
-    again = _whole(shape, (), {axis: device})
-    return confirmed(layout, again, f"{{maximal device={device}}}")
-
-
-def _assigned(layout: Layout, shape: tuple[int, ...], axis: str, table: Table) -> str:
-    """The text of a tile assignment, once that is known to mean the layout."""
-    sharding = _Tiled(table.shape, table.reshape(-1), 1)
-    text = _text(sharding)
+        device = int(blocks.devices.max())
+        if mesh is not None and device >= mesh.size:
+            refuse(f"device {device}", f"below {mesh.size}")
+        sharding, text = _Tiled((), np.array([device]), 1), f"{{maximal device={device}}}"
+    else:
+        table = filled(blocks, None if mesh is None else mesh.size)
+        if table is None and mesh is not None:
+            wrong = f"devices {shown(np.sort(blocks.devices.reshape(-1)))}"
+            refuse(wrong, "each of 0 to n - 1 once")
+        table = blocks.devices if table is None else table
+        sharding = _Tiled(table.shape, table.reshape(-1), 1)
+        text = _text(sharding)
     return confirmed(layout, tiled(shape, sharding, axis), text)
 
 
