@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout.algebra.products import common_refinement
 from axe_eq.layout.normal.chains import ladder_of
 from axe_eq.layout.normal.ladders import Ladder, reduced
 from axe_eq.layout.normal.recover_iters import add, first_unequal, jumps
@@ -18,6 +17,7 @@ from axe_eq.layout.normal.replicas import by_axis, element_apart, same_image, sa
 from axe_eq.layout.normal.tables import point_table
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.boxes import Dims, reduce_dims, regroup
+from axe_eq.layout.value.indexing import common_refinement
 from axe_eq.layout.value.iters import Iters
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.reports import Image

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,8 +273,10 @@ def boxed_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:
     The innermost extent of a reduced box is unique, so the first that fits is the one.
     """
     count = len(table)
-    for inner in (n for n in range(2, count + 1) if count % n == 0):
+    for inner in divisors(count)[1:]:
         head, rows = table[:inner], table[::inner]
+        if inner < count and not np.array_equal(table[inner : 2 * inner] - rows[1], head):
+            continue  # seen by two rows alone
         if not np.array_equal((rows[:, None, :] + head[None]).reshape(table.shape), table):
             continue
         try:
@@ -289,6 +291,12 @@ def boxed_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:
         if outer is not None:
             return (*outer, (inner, block))
     return None
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a positive number, ascending."""
+    low = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)})
 
 
 def outer_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:

@@ -22,7 +22,7 @@ from axe_eq.layout.notation import (
     triton,
     xla,
 )
-from axe_eq.layout.notation.text import Context, Unparsed, clip, follows, quote
+from axe_eq.layout.notation.text import Context, Unparsed, clip, follows, quote, refusing, subject
 from axe_eq.layout.value.check import check_extents
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -190,7 +190,8 @@ def write(
     target, context = find(notation), checked(shape, mesh, None)
     if not isinstance(layout, Layout):
         layout = read_any(layout, shape=context.shape, mesh=mesh)
-    return target.write(layout, context)
+    with refusing(lambda: f"{target.name} text of {quote(str(layout), 90)}"):
+        return target.write(layout, context)
 
 
 def read_any(
@@ -248,7 +249,9 @@ def stated_shape(notation: str, text: str) -> tuple[int, ...] | None:
     Raises:
         NotationError: an unknown notation, or a text that does not parse.
     """
-    return find(notation).dims(_check_str(text))
+    found = find(notation)
+    with refusing(lambda: subject(found.name, text)):
+        return found.dims(_check_str(text))
 
 
 def row_major_shape(notation: str, text: str) -> tuple[int, ...] | None:
@@ -258,7 +261,8 @@ def row_major_shape(notation: str, text: str) -> tuple[int, ...] | None:
 
 
 def _read(notation: str, text: str, context: Context) -> Layout:
-    return NOTATIONS[notation].read(text, context)
+    with refusing(lambda: subject(notation, text)):
+        return NOTATIONS[notation].read(text, context)
 
 
 read_cached = lru_cache(maxsize=1024)(_read)

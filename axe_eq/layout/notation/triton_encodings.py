@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from axe_eq.layout.notation.text import check_count, check_product, refuse, spelling
 from axe_eq.layout.notation.triton_text import Bases, Encoding, Vector
@@ -37,11 +37,10 @@ class Linear(NamedTuple):
     padding: tuple[tuple[int, int], ...] = ()
 
 
-def linear_of(text: str, meant: Bases | Encoding, shape: Shape | None) -> Linear:
+def linear_of(meant: Bases | Encoding, shape: Shape | None) -> Linear:
     """The linear layout of printed bases or of an encoding.
 
     Args:
-        text: what errors quote.
         meant: what the text says.
         shape: extents of the tensor; without them those that the encoding covers once.
 
@@ -50,17 +49,13 @@ def linear_of(text: str, meant: Bases | Encoding, shape: Shape | None) -> Linear
             not fit, an encoding that is not known, or a shape that is needed and not said.
     """
     if isinstance(meant, Bases):
-        return _printed(text, meant, shape)
+        return _printed(meant, shape)
     if shape is not None:
-        _check_shape(text, shape, len(shape))
+        _check_shape(shape, len(shape))
     if meant.name not in _ENCODINGS:
         hint = f"one of {', '.join(_ENCODINGS)}, or the printed bases of its linear layout"
-        _refuse(text, f"encoding {meant.name}", hint)
-    return _ENCODINGS[meant.name](_Fields(text, meant), shape)
-
-
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("triton", text, wrong, expected)
+        refuse(f"encoding {meant.name}", hint)
+    return _ENCODINGS[meant.name](_Fields(meant), shape)
 
 
 # ---- fields -------------------------------------------------------------------------------------
@@ -69,86 +64,83 @@ def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
 class _Fields:
     """The fields of an encoding, checked as they are asked for."""
 
-    def __init__(self, text: str, encoding: Encoding) -> None:
-        self.text, self.encoding = text, encoding
-
-    def refuse(self, wrong: str, expected: str) -> NoReturn:
-        _refuse(self.text, wrong, expected)
+    def __init__(self, encoding: Encoding) -> None:
+        self.encoding = encoding
 
     def only(self, *names: str) -> None:
         """Checks that there are no other fields; those of clusters may always be there."""
         known = (*names, *_CLUSTER, "CGALayout")
         for name in self.encoding.fields:
             if name not in known:
-                self.refuse(f"unknown field {name}", f"one of {', '.join(known)}")
+                refuse(f"unknown field {name}", f"one of {', '.join(known)}")
 
     def has(self, name: str) -> bool:
         return name in self.encoding.fields
 
     def _given(self, name: str, expected: str) -> object:
         if name not in self.encoding.fields:
-            self.refuse(f"no {name}", f"{name} = {expected}")
+            refuse(f"no {name}", f"{name} = {expected}")
         return self.encoding.fields[name]
 
     def vector(self, name: str, rank: int | None = None) -> tuple[int, ...]:
         value = self._given(name, "a list of integers")
         if not isinstance(value, tuple) or not all(isinstance(entry, int) for entry in value):
-            self.refuse(f"{name} = {value}", "a list of integers")
+            refuse(f"{name} = {value}", "a list of integers")
         if rank is not None and len(value) != rank:
-            self.refuse(f"{name} = {list(value)}", f"{rank} entries, as other fields have")
-        check_count("triton", self.text, "dims", len(value))
+            refuse(f"{name} = {list(value)}", f"{rank} entries, as other fields have")
+        check_count("dims", len(value))
         return value
 
     def powers(self, name: str, rank: int | None = None) -> tuple[int, ...]:
         found = self.vector(name, rank)
         for entry in found:
-            _check_power(self.text, f"{entry} in {name}", entry)
+            _check_power(f"{entry} in {name}", entry)
         return found
 
     def order(self, name: str, rank: int | None = None) -> tuple[int, ...]:
         found = self.vector(name, rank)
         if sorted(found) != list(range(len(found))):
-            self.refuse(f"{name} {list(found)}", f"a permutation of 0 to {len(found) - 1}")
+            refuse(f"{name} {list(found)}", f"a permutation of 0 to {len(found) - 1}")
         return found
 
     def integer(self, name: str, *among: int) -> int:
         value = self._given(name, "an integer")
         if type(value) is not int or (among and value not in among):
-            self.refuse(f"{name} = {value}", f"one of {among}" if among else "an integer")
+            refuse(f"{name} = {value}", f"one of {among}" if among else "an integer")
         return value
 
     def power(self, name: str) -> int:
         value = self.integer(name)
-        _check_power(self.text, f"{name} = {value}", value)
+        _check_power(f"{name} = {value}", value)
         return value
 
     def flag(self, name: str) -> bool:
         value = self.encoding.fields.get(name, "false")
         if value not in ("true", "false"):
-            self.refuse(f"{name} = {value}", "true or false")
+            refuse(f"{name} = {value}", "true or false")
         return bool(value == "true")
 
     def parent(self, *names: str) -> _Fields:
         value = self.encoding.fields.get("parent")
         if not isinstance(value, Encoding):
-            self.refuse("no parent", "parent = #ttg...")
+            refuse("no parent", "parent = #ttg...")
         if value.name not in names:
-            self.refuse(f"{self.encoding.name} of {value.name}", f"of {', '.join(names)}")
-        return _Fields(self.text, value)
+            refuse(f"{self.encoding.name} of {value.name}", f"of {', '.join(names)}")
+        return _Fields(value)
 
     def shaped(self, shape: Shape | None, rank: int) -> Shape:
         """The tensor's extents, for encodings that do not say any."""
         if shape is None:
-            self.refuse(f"the tensor's extents, which {self.encoding.name} leaves out, are not "
+            refuse(f"the tensor's extents, which {self.encoding.name} leaves out, are not "
                         "known", spelling().shape)  # fmt: skip
-        return _check_shape(self.text, shape, rank)
+        return _check_shape(shape, rank)
 
     def blocks(self, rank: int) -> list[Vector]:
         """Bases of the blocks of a cluster, in units of one block's part of the tensor."""
         if self.has("CGALayout"):
             found = list(self.encoding.fields["CGALayout"])
-            if len(_natural(self.text, {"block": found})) not in (0, rank):
-                self.refuse("CGALayout of another rank", f"vectors of {rank} entries")
+            if len(_natural({"block": found})) not in (0, rank):
+                refuse("CGALayout of another rank", f"vectors of {rank} entries")
             return found
         if not self.has("CTAsPerCGA"):
             return []
@@ -161,17 +153,17 @@ class _Fields:
         return vectors
 
 
-def _check_power(text: str, wrong: str, extent: int) -> None:
+def _check_power(wrong: str, extent: int) -> None:
     if extent < 1 or extent & (extent - 1):
-        _refuse(text, wrong, "powers of two: linear layouts have no other extents")
+        refuse(wrong, "powers of two: linear layouts have no other extents")
 
 
-def _check_shape(text: str, shape: Shape, rank: int) -> Shape:
+def _check_shape(shape: Shape, rank: int) -> Shape:
     if len(shape) != rank:
-        _refuse(text, f"rank {rank}", f"the rank of the shape {shape}")
-    check_product("triton", text, shape)
+        refuse(f"rank {rank}", f"the rank of the shape {shape}")
+    check_product(shape)
     for extent in shape:
-        _check_power(text, f"shape {shape}", extent)
+        _check_power(f"shape {shape}", extent)
     return shape
 
 
@@ -209,7 +201,7 @@ def _unit(rank: int, dim: int, length: int) -> Vector:
     return tuple(length if place == dim else 0 for place in range(rank))
 
 
-def _natural(text: str, bases: dict[str, list[Vector]]) -> Shape:
+def _natural(bases: dict[str, list[Vector]]) -> Shape:
     """The smallest extents that hold all bases, which must be vectors of one rank."""
     vectors: list[object] = [vector for dim in bases.values() for vector in dim]
     columns: list[tuple[int, ...]] = []
@@ -217,11 +209,11 @@ def _natural(text: str, bases: dict[str, list[Vector]]) -> Shape:
         if not isinstance(vector, tuple) or any(
             not isinstance(entry, int) or entry < 0 for entry in vector
         ):
-            _refuse(text, f"basis {vector}", "a list of integers of at least 0")
+            refuse(f"basis {vector}", "a list of integers of at least 0")
         columns.append(vector)
     if len({len(vector) for vector in columns}) > 1:
-        _refuse(text, "bases of different ranks", "one rank")
-    check_count("triton", text, "dims", max(map(len, columns), default=0))
+        refuse("bases of different ranks", "one rank")
+    check_count("dims", max(map(len, columns), default=0))
     return tuple(
         1 << max(entry.bit_length() for entry in column) for column in zip(*columns, strict=True)
     )
@@ -305,34 +297,34 @@ def _swapped(rank: int) -> list[int]:
 # ---- linear layouts that are written out --------------------------------------------------------
 
 
-def _printed(text: str, printed: Bases, shape: Shape | None) -> Linear:
+def _printed(printed: Bases, shape: Shape | None) -> Linear:
     bases: dict[str, list[Vector]] = {}
     for line in printed.lines:
         known = bases.setdefault(line.dim, [])
         if line.place and line.place != 1 << len(known):
-            _refuse(text, f"{line.dim}={line.place}", f"{line.dim}={1 << len(known)}")
+            refuse(f"{line.dim}={line.place}", f"{line.dim}={1 << len(known)}")
         if line.place:
             known.append(line.vector)
-    natural, sizes = _natural(text, bases), printed.sizes
+    natural, sizes = _natural(bases), printed.sizes
     if sizes and any(size < extent for size, extent in zip(sizes, natural, strict=False)):
-        _refuse(text, f"out dims {sizes}", f"at least {natural}")
-    found = _check_shape(text, sizes or natural, len(natural) or len(sizes))
+        refuse(f"out dims {sizes}", f"at least {natural}")
+    found = _check_shape(sizes or natural, len(natural) or len(sizes))
     if shape not in (None, found):
-        _refuse(text, f"shape {found}", f"the given shape {shape}")
+        refuse(f"shape {found}", f"the given shape {shape}")
     return Linear(bases, found)
 
 
 def _linear(given: _Fields, shape: Shape | None) -> Linear:
     """Bases adapted to a shape: in registers first come the dims that registers vary already."""
-    text, fields = given.text, given.encoding.fields
+    fields = given.encoding.fields
     bases = {name: list(value) if isinstance(value, tuple) else [value]
              for name, value in fields.items() if name != "alignment"}  # fmt: skip
-    natural = _natural(text, bases)
+    natural = _natural(bases)
     if shape in (None, natural) or not natural:
-        return Linear(bases, _check_shape(text, shape or natural, len(shape or natural)))
-    _check_shape(text, shape, len(natural))
+        return Linear(bases, _check_shape(shape or natural, len(shape or natural)))
+    _check_shape(shape, len(natural))
     if "offset" in bases and shape != natural:
-        _refuse(text, f"offsets of shape {natural}", f"the given shape {shape}")
+        refuse(f"offsets of shape {natural}", f"the given shape {shape}")
     varied = [
         dim for vector in bases.get("register", ()) for dim, entry in enumerate(vector) if entry
     ]
@@ -360,11 +352,11 @@ def _mma_fields(given: _Fields) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     warps = given.powers("warpsPerCTA")
     rank = len(warps)
     if rank < 2:
-        given.refuse(f"warpsPerCTA = {list(warps)}", "at least 2 dims")
+        refuse(f"warpsPerCTA = {list(warps)}", "at least 2 dims")
     shape = given.powers("instrShape", 3 if version == 3 else rank)
     rows, columns = shape[:2] if version == 3 else shape[-2:]
     if rows != 16 or columns < 8:
-        given.refuse(f"instrShape = {list(shape)}", "16 rows and at least 8 columns")
+        refuse(f"instrShape = {list(shape)}", "16 rows and at least 8 columns")
     return version, warps, (rows, columns)
 
 
@@ -405,7 +397,7 @@ def _dot_operand(given: _Fields, shape: Shape | None) -> Linear:
     version, warps, _ = _mma_fields(parent)
     rank, width = len(warps), given.power("kWidth")
     if version == 3 and number == 1:
-        given.refuse("opIdx = 1 of versionMajor = 3", "operand 0: the other lies in shared memory")
+        refuse("opIdx = 1 of versionMajor = 3", "operand 0: the other lies in shared memory")
     along = rank - 1 if number == 0 else rank - 2  # the dim that is summed over
     order = _row_major(rank) if number == 0 else _swapped(rank)
     extents = (16 if number == 0 else 8, width * 8)
@@ -419,7 +411,7 @@ def _fma_operand(given: _Fields, parent: _Fields, number: int, shape: Shape | No
     order = parent.order("order")
     rank = len(order)
     if rank < 2:
-        given.refuse(f"dot_op of {rank} dims", "at least 2")
+        refuse(f"dot_op of {rank} dims", "at least 2")
     along = rank - 1 if number == 0 else rank - 2
     whole = given.shaped(shape, rank)
     held = list(parent.powers("sizePerThread", rank))
@@ -441,11 +433,11 @@ def _slice(given: _Fields, shape: Shape | None) -> Linear:
     given.only("dim", "parent")
     dim, parent = given.integer("dim"), given.parent(*_DISTRIBUTED)
     if not 0 <= dim <= (dim if shape is None else len(shape)):
-        given.refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(shape or ())}")
+        refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(shape or ())}")
     wider = None if shape is None else (*shape[:dim], 1, *shape[dim:])
     found = _ENCODINGS[parent.encoding.name](parent, wider)
     if dim >= len(found.shape):
-        given.refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(found.shape) - 1}")
+        refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(found.shape) - 1}")
     bases = {
         name: [(*vector[:dim], *vector[dim + 1 :]) for vector in vectors]
         for name, vectors in found.bases.items()
@@ -461,7 +453,7 @@ def _swizzled(given: _Fields, shape: Shape | None) -> Linear:
     """Row r has its columns in groups of `vec`, whose number is XORed with a phase of r."""
     given.only("vec", "perPhase", "maxPhase", "order", "hasLeadingOffset")
     if given.flag("hasLeadingOffset"):
-        given.refuse("hasLeadingOffset = true", "nvmma_shared, which names its rows of bytes")
+        refuse("hasLeadingOffset = true", "nvmma_shared, which names its rows of bytes")
     order = given.order("order")
     whole = given.shaped(shape, len(order))
     vec, per_phase, phases = map(given.power, ("vec", "perPhase", "maxPhase"))
@@ -483,7 +475,7 @@ def _nvmma(given: _Fields, shape: Shape | None) -> Linear:
     """Boxes of the tensor memory accelerator, whose rows of bytes are swizzled in groups of 8."""
     given.only("swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", "rank")
     if given.flag("fp4Padded"):
-        given.refuse("fp4Padded = true", "elements without padding between them")
+        refuse("fp4Padded = true", "elements without padding between them")
     width, bits = (
         given.integer("swizzlingByteWidth", 0, 32, 64, 128),
         given.power("elementBitWidth"),
@@ -499,7 +491,7 @@ def _nvmma(given: _Fields, shape: Shape | None) -> Linear:
         box[dims[-1]] = 8 * width // bits
         rows = prod(box[dim] for dim in dims[:-1])
         if rank < 2 or rows < 8 or box[dims[-1]] > whole[dims[-1]]:
-            given.refuse(f"shape {whole}", f"8 rows of {width} bytes at least")
+            refuse(f"shape {whole}", f"8 rows of {width} bytes at least")
     else:
         dims = list(range(rank))
     tile.spread("offset", box, dims[::-1])
@@ -527,18 +519,18 @@ def _padded(given: _Fields, shape: Shape | None) -> Linear:
     """Offsets of a linear layout, with elements between intervals that hold nothing."""
     given.only("order", "shape", "offset", "block")
     if given.has("offset"):
-        found = _linear(_Fields(given.text, given.encoding), shape)
+        found = _linear(given, shape)
     else:
         extents = given.powers("shape")
         tile = _Tile(len(extents), "offset")
         tile.spread("offset", extents, given.order("order", len(extents)))
         if shape not in (None, extents):
-            given.refuse(f"shape {extents}", f"the given shape {shape}")
+            refuse(f"shape {extents}", f"the given shape {shape}")
         found = _whole(tile, (), given.blocks(len(extents)), None, "offset")
     for interval, padding in given.encoding.padding:
-        _check_power(given.text, f"interval {interval}", interval)
+        _check_power(f"interval {interval}", interval)
         if padding < 1:
-            given.refuse(f"padding {padding}", "at least 1 element")
+            refuse(f"padding {padding}", "at least 1 element")
     return found._replace(padding=given.encoding.padding)
 
 

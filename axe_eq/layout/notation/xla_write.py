@@ -20,7 +20,7 @@ from axe_eq.layout.normal.chains import ladder_of
 from axe_eq.layout.normal.ladders import Ladder, iters_of, joined, of_block, split
 from axe_eq.layout.normal.nested_boxes import Stage
 from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_TRIED, find_steps, widened
-from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array, tiled_extents
+from axe_eq.layout.notation.xla_tiles import COMBINE, tile_array, tiled_extents
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
@@ -29,6 +29,10 @@ Tile = list[int]
 
 MAX_CHECKED = 2**20
 """Most elements of arrays behind each other whose text is read again before it is returned."""
+
+
+class TilingError(Exception):
+    """A layout that no tiling has; the text says why."""
 
 
 class _Digit(NamedTuple):
