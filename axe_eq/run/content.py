@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from functools import cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
@@ -152,8 +153,7 @@ def check_kind(where: str, value: Any, kind: Any) -> None:
     if origin in (Union, UnionType):
         check_union(where, value, parts)
     elif is_dataclass(kind):
-        hints = get_type_hints(kind)
-        _check_entries(where, value, {f.name: hints[f.name] for f in fields(kind)})
+        _check_entries(where, value, _fields(kind))
     elif origin is tuple:
         if not isinstance(value, list) or (parts[-1] is not ... and len(value) != len(parts)):
             raise _wrong(where, said(value))
@@ -166,6 +166,13 @@ def check_kind(where: str, value: Any, kind: Any) -> None:
             check_kind(f"{where}: {name}", entry, parts[1])
     elif kind is not Any and type(value) not in ((float, int) if kind is float else (kind,)):
         raise _wrong(where, said(value))
+
+
+@cache
+def _fields(kind: Any) -> dict[str, Any]:
+    """The types of a dataclass's fields. Kept: to evaluate them takes half of a first load."""
+    hints = get_type_hints(kind)
+    return {f.name: hints[f.name] for f in fields(kind)}
 
 
 def check_union(where: str, value: Any, kinds: Sequence[Any]) -> None:
