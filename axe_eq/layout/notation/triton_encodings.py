@@ -11,7 +11,7 @@ Source: Triton, ``TritonGPUAttrDefs.td`` (what the fields mean) and ``LinearLayo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -152,6 +152,11 @@ class _Fields:
                 vectors.append(tuple(entry * (place == dim) for place in range(rank)))
         return vectors
 
+    def part(self, whole: Shape) -> list[int]:
+        """The extents of one block's part of the tensor."""
+        blocks = [_clipped(vector, whole) for vector in self.blocks(len(whole))]
+        return [e // c for e, c in zip(whole, _counts(blocks, len(whole)), strict=True)]
+
 
 def _check_power(wrong: str, extent: int) -> None:
     if extent < 1 or extent & (extent - 1):
@@ -170,31 +175,28 @@ def _check_shape(shape: Shape, rank: int) -> Shape:
 # ---- bases --------------------------------------------------------------------------------------
 
 
-class _Tile:
-    """Bases that grow: every bit doubles the tile along a dim, or repeats it."""
+Step = tuple[str, int | None, int]
+"""A hardware dim whose bits multiply the tile so often along a dim, or repeat it (None)."""
 
-    def __init__(self, rank: int, *names: str) -> None:
-        self.extents = [1] * rank
-        self.bases: dict[str, list[Vector]] = {name: [] for name in names}
 
-    def grow(self, name: str, dim: int, times: int) -> None:
+def _along(
+    name: str, extents: Sequence[int], order: Sequence[int], but: int | None = None
+) -> list[Step]:
+    """The steps of a hardware dim over dims in order, which repeats along one."""
+    return [(name, None if dim == but else dim, extents[dim]) for dim in order]
+
+
+def _tile(rank: int, steps: Sequence[Step]) -> tuple[dict[str, list[Vector]], list[int]]:
+    """The bases that steps make, and the extents that they cover."""
+    extents = [1] * rank
+    bases: dict[str, list[Vector]] = {}
+    for name, dim, times in steps:
+        own = bases.setdefault(name, [])
         for _ in range(times.bit_length() - 1):
-            self.bases[name].append(_unit(len(self.extents), dim, self.extents[dim]))
-            self.extents[dim] *= 2
-
-    def repeat(self, name: str, times: int) -> None:
-        zero = (0,) * len(self.extents)
-        self.bases[name] += [zero] * (times.bit_length() - 1)
-
-    def spread(
-        self, name: str, extents: Sequence[int], order: Sequence[int], but: int = -1
-    ) -> None:
-        """Grows along the dims in order, but repeats along one."""
-        for dim in order:
-            if dim == but:
-                self.repeat(name, extents[dim])
-            else:
-                self.grow(name, dim, extents[dim])
+            own.append(_unit(rank, 0, 0) if dim is None else _unit(rank, dim, extents[dim]))
+            if dim is not None:
+                extents[dim] *= 2
+    return bases, extents
 
 
 def _unit(rank: int, dim: int, length: int) -> Vector:
@@ -220,7 +222,7 @@ def _natural(bases: dict[str, list[Vector]]) -> Shape:
 
 
 def _whole(
-    tile: _Tile,
+    tile: tuple[dict[str, list[Vector]], list[int]],
     order: Sequence[int],
     blocks: list[Vector],
     shape: Shape | None,
@@ -231,19 +233,20 @@ def _whole(
     """A tile over the tensor: each block's part filled with it, the blocks side by side.
 
     Args:
-        tile: of one block.
+        tile: of one block, from `_tile`.
         order: the dims along which the tile is repeated, first to last.
         blocks: bases of the blocks, in units of their parts.
         shape: of the tensor; by default one tile per block.
         fill: the hardware dim whose bits repeat the tile.
         drop: its bits that leave the part go; else they are copies.
     """
-    rank = len(tile.extents)
+    bases, extents = tile
+    rank = len(extents)
     if shape is None:
-        shape = tuple(e * c for e, c in zip(tile.extents, _counts(blocks, rank), strict=True))
+        shape = tuple(e * c for e, c in zip(extents, _counts(blocks, rank), strict=True))
     blocks = [_clipped(vector, shape) for vector in blocks]
     part = tuple(e // count for e, count in zip(shape, _counts(blocks, rank), strict=True))
-    bases = _resized(tile.bases, tile.extents, part, order, fill, drop=drop)
+    bases = _resized(bases, extents, part, order, fill, drop=drop)
     bases["block"] = [tuple(map(int.__mul__, vector, part)) for vector in blocks]
     return Linear(bases, shape)
 
@@ -336,16 +339,17 @@ def _linear(given: _Fields, shape: Shape | None) -> Linear:
 
 
 def _blocked(given: _Fields, shape: Shape | None) -> Linear:
-    given.only("sizePerThread", "threadsPerWarp", "warpsPerCTA", "order")
-    order = given.order("order")
-    tile = _Tile(len(order), *THREADS[:3])
     names = ("sizePerThread", "threadsPerWarp", "warpsPerCTA")
+    given.only(*names, "order")
+    order = given.order("order")
+    rank = len(order)
+    steps: list[Step] = []
     for name, field in zip(THREADS, names, strict=False):
-        tile.spread(name, given.powers(field, len(order)), order)
-    return _whole(tile, order, given.blocks(len(order)), shape, drop=True)
+        steps += _along(name, given.powers(field, rank), order)
+    return _whole(_tile(rank, steps), order, given.blocks(rank), shape, drop=True)
 
 
-def _mma_fields(given: _Fields) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+def _mma_fields(given: _Fields) -> tuple[int, tuple[int, ...], tuple[int, int]]:
     """The version, the warps, and the rows and columns of one instruction's result."""
     given.only("versionMajor", "versionMinor", "warpsPerCTA", "instrShape")
     version = given.integer("versionMajor", 2, 3)
@@ -360,20 +364,17 @@ def _mma_fields(given: _Fields) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
     return version, warps, (rows, columns)
 
 
-def _mma_tile(rank: int, inner: int, outer: int, extents: tuple[int, int], width: int) -> _Tile:
+def _mma_steps(inner: int, outer: int, extents: tuple[int, int], width: int) -> list[Step]:
     """What 32 lanes hold of one instruction's operand or result.
 
     Along the inner dim `width` values per lane and 4 lanes, then 8 lanes along the outer one; the
     rest in registers, along the outer dim first.
     """
-    tile = _Tile(rank, *THREADS[:3])
     rows, columns = extents
-    tile.grow("register", inner, width)
-    tile.grow("lane", inner, 4)
-    tile.grow("lane", outer, 8)
-    tile.grow("register", outer, rows // 8)
-    tile.grow("register", inner, columns // (width * 4))
-    return tile
+    return [
+        ("register", inner, width), ("lane", inner, 4), ("lane", outer, 8),
+        ("register", outer, rows // 8), ("register", inner, columns // (width * 4)),
+    ]  # fmt: skip
 
 
 def _warp_order(version: int, rank: int) -> list[int]:
@@ -384,9 +385,9 @@ def _warp_order(version: int, rank: int) -> list[int]:
 def _mma(given: _Fields, shape: Shape | None) -> Linear:
     version, warps, extents = _mma_fields(given)
     rank = len(warps)
-    tile = _mma_tile(rank, rank - 1, rank - 2, (extents[0], extents[1]), 2)
-    tile.spread("warp", warps, _warp_order(version, rank))
-    return _whole(tile, _row_major(rank), given.blocks(rank), shape)
+    steps = _mma_steps(rank - 1, rank - 2, extents, 2)
+    steps += _along("warp", warps, _warp_order(version, rank))
+    return _whole(_tile(rank, steps), _row_major(rank), given.blocks(rank), shape)
 
 
 def _dot_operand(given: _Fields, shape: Shape | None) -> Linear:
@@ -401,9 +402,9 @@ def _dot_operand(given: _Fields, shape: Shape | None) -> Linear:
     along = rank - 1 if number == 0 else rank - 2  # the dim that is summed over
     order = _row_major(rank) if number == 0 else _swapped(rank)
     extents = (16 if number == 0 else 8, width * 8)
-    tile = _mma_tile(rank, along, order[1], extents, width)
-    tile.spread("warp", warps, _warp_order(version, rank), but=along)
-    return _whole(tile, order, _summed(parent.blocks(rank), along), shape)
+    steps = _mma_steps(along, order[1], extents, width)
+    steps += _along("warp", warps, _warp_order(version, rank), along)
+    return _whole(_tile(rank, steps), order, _summed(parent.blocks(rank), along), shape)
 
 
 def _fma_operand(given: _Fields, parent: _Fields, number: int, shape: Shape | None) -> Linear:
@@ -416,11 +417,10 @@ def _fma_operand(given: _Fields, parent: _Fields, number: int, shape: Shape | No
     whole = given.shaped(shape, rank)
     held = list(parent.powers("sizePerThread", rank))
     held[along] = whole[along]
-    tile = _Tile(rank, *THREADS[:3])
-    tile.spread("register", held, order)
-    tile.spread("lane", parent.powers("threadsPerWarp", rank), order, but=along)
-    tile.spread("warp", parent.powers("warpsPerCTA", rank), order, but=along)
-    return _whole(tile, order, _summed(parent.blocks(rank), along), whole)
+    steps = _along("register", held, order)
+    steps += _along("lane", parent.powers("threadsPerWarp", rank), order, along)
+    steps += _along("warp", parent.powers("warpsPerCTA", rank), order, along)
+    return _whole(_tile(rank, steps), order, _summed(parent.blocks(rank), along), whole)
 
 
 def _summed(blocks: Sequence[Vector], along: int) -> list[Vector]:
@@ -457,17 +457,11 @@ def _swizzled(given: _Fields, shape: Shape | None) -> Linear:
     order = given.order("order")
     whole = given.shaped(shape, len(order))
     vec, per_phase, phases = map(given.power, ("vec", "perPhase", "maxPhase"))
-    blocks = [_clipped(vector, whole) for vector in given.blocks(len(order))]
-    part = [e // c for e, c in zip(whole, _counts(blocks, len(order)), strict=True)]
-    tile = _Tile(len(order), "offset")
-    tile.spread("offset", part, order)
+    part = given.part(whole)
+    tile = _tile(len(order), _along("offset", part, order))
     if len(order) > 1:
-        column, row = order[:2]
-        for place, vector in enumerate(tile.bases["offset"]):
-            if vector[row]:
-                moved = vec * (vector[row] // per_phase % phases) % part[column]
-                entries = {row: vector[row], column: moved}
-                tile.bases["offset"][place] = tuple(entries.get(d, 0) for d in range(len(order)))
+        rows = [vector[order[1]] for vector in tile[0]["offset"]]
+        _exchange(tile, order[0], rows, vec, per_phase, phases)
     return _whole(tile, order, given.blocks(len(order)), whole, "offset")
 
 
@@ -476,43 +470,39 @@ def _nvmma(given: _Fields, shape: Shape | None) -> Linear:
     given.only("swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", "rank")
     if given.flag("fp4Padded"):
         refuse("fp4Padded = true", "elements without padding between them")
-    width, bits = (
-        given.integer("swizzlingByteWidth", 0, 32, 64, 128),
-        given.power("elementBitWidth"),
-    )
-    turned = given.flag("transposed")
+    width = given.integer("swizzlingByteWidth", 0, 32, 64, 128)
+    bits, turned = given.power("elementBitWidth"), given.flag("transposed")
     rank = given.integer("rank") if given.has("rank") else 2 if shape is None else len(shape)
     whole = given.shaped(shape, rank)
-    blocks = [_clipped(vector, whole) for vector in given.blocks(rank)]
-    box = [min(256, e // c) for e, c in zip(whole, _counts(blocks, rank), strict=True)]
-    dims = [*range(1, rank), 0] if turned else list(range(rank))  # slow to fast in memory
-    tile = _Tile(rank, "offset")
+    box = [min(256, extent) for extent in given.part(whole)]
+    dims = [*range(1, rank), 0] if turned and width else list(range(rank))  # slow to fast in memory
     if width:
         box[dims[-1]] = 8 * width // bits
         rows = prod(box[dim] for dim in dims[:-1])
         if rank < 2 or rows < 8 or box[dims[-1]] > whole[dims[-1]]:
             refuse(f"shape {whole}", f"8 rows of {width} bytes at least")
-    else:
-        dims = list(range(rank))
-    tile.spread("offset", box, dims[::-1])
+    tile = _tile(rank, _along("offset", box, dims[::-1]))
     if width:
-        tile.bases["offset"] = list(_phases(tile.bases["offset"], box, dims, width, bits))
+        row = box[dims[-1]].bit_length() - 1  # the bits of a row before it
+        counts = [1 << bit >> row for bit in range(len(tile[0]["offset"]))]
+        _exchange(tile, dims[-1], counts, 128 // bits, 128 // width, width // 16)
     return _whole(tile, range(rank), given.blocks(rank), whole, "offset")
 
 
-def _phases(
-    bases: Sequence[Vector], box: Sequence[int], dims: Sequence[int], width: int, bits: int
-) -> Iterator[Vector]:
-    """Offsets with the 16-byte pieces of their row XORed with the phase of the row."""
-    row = 1
-    for vector in bases:
-        if vector[dims[-1]]:
-            yield vector
-            continue
-        phase = (row // (128 // width) % (width // 16)) if row < 8 else 0
-        moved = phase * 128 // bits
-        yield tuple(moved if dim == dims[-1] else entry for dim, entry in enumerate(vector))
-        row *= 2
+def _exchange(
+    tile: tuple[dict[str, list[Vector]], list[int]],
+    column: int,
+    rows: Sequence[int],
+    vec: int,
+    per_phase: int,
+    phases: int,
+) -> None:
+    """XORs the columns of a tile, in groups of `vec`, with the phase of their row, bit by bit."""
+    bases, extents = tile
+    for place, (vector, row) in enumerate(zip(bases["offset"], rows, strict=True)):
+        if row:
+            moved = vec * (row // per_phase % phases) % extents[column]
+            bases["offset"][place] = (*vector[:column], moved, *vector[column + 1 :])
 
 
 def _padded(given: _Fields, shape: Shape | None) -> Linear:
@@ -522,11 +512,10 @@ def _padded(given: _Fields, shape: Shape | None) -> Linear:
         found = _linear(given, shape)
     else:
         extents = given.powers("shape")
-        tile = _Tile(len(extents), "offset")
-        tile.spread("offset", extents, given.order("order", len(extents)))
+        steps = _along("offset", extents, given.order("order", len(extents)))
         if shape not in (None, extents):
             refuse(f"shape {extents}", f"the given shape {shape}")
-        found = _whole(tile, (), given.blocks(len(extents)), None, "offset")
+        found = _whole(_tile(len(extents), steps), (), given.blocks(len(extents)), None, "offset")
     for interval, padding in given.encoding.padding:
         _check_power(f"interval {interval}", interval)
         if padding < 1:
