@@ -532,8 +532,8 @@ class Writer:
         elif where.role is None:
             self.line("__syncthreads();")
         else:
-            name = where.role.var.name
-            self.line(f'asm volatile("bar.sync %0, 128;" :: "r"({name} + 1) : "memory");')
+            # Not by the role's variable, which would take a register for it.
+            self.line('asm volatile("bar.sync %0, 128;" :: "r"((thread >> 7) + 1) : "memory");')
 
     def hold(self, tiles: Iterable[ir.Buffer]) -> None:
         """Keep accesses of register tiles on their side of this place."""
