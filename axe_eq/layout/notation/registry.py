@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from functools import lru_cache
+from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -262,11 +264,33 @@ def row_major_shape(notation: str, text: str) -> tuple[int, ...] | None:
 
 def _read(notation: str, text: str, context: Context) -> Layout:
     with refusing(lambda: subject(notation, text)):
-        return NOTATIONS[notation].read(text, context)
+        found = NOTATIONS[notation].read(text, context)
+    if context.shape is not None:
+        found = copy(found)  # others may have read it for another shape
+        object.__setattr__(found, "read_for", context.shape)
+    return found
 
 
 read_cached = lru_cache(maxsize=1024)(_read)
 """`read` for texts of at most `MAX_CACHED` characters: schedules name their layouts by text."""
+
+
+def check_shape(layout: Layout, shape: tuple[int, ...]) -> None:
+    """Refuse a layout of another size than a shape, or one that was read for another shape.
+
+    >>> check_shape(axe.read("xla", "f32[4,6]{0,1}", shape=(4, 6)), (6, 4))
+    Traceback (most recent call last):
+    axe_eq.errors.LayoutError: layout S[(4,6):(1@m,4@m)]: was read for (4, 6); expected (6, 4)
+
+    Raises:
+        LayoutError: with both shapes.
+    """
+    if layout.size != prod(shape):
+        raise LayoutError(
+            f"layout {layout}", f"has size {layout.size}", f"{prod(shape)}, of {shape}"
+        )
+    if layout.read_for not in (None, shape):
+        raise LayoutError(f"layout {layout}", f"was read for {layout.read_for}", f"{shape}")
 
 
 def find(notation: object) -> Notation:
