@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ from axe_eq.schedule.quantity import bytes_text
 from axe_eq.schedule.shard import DEVICE_AXIS
 
 WHOLE = "-"
+# Of a core, and of memory, that a process takes until it has begun: 64 and 200 of them, measured.
+BEGIN_S, BEGIN_BYTES = 0.8, 50_000_000
+LONG_S = 10.0
 
 
 @axe.command("launch")
@@ -74,6 +78,8 @@ def launch_command(
     types = exe.schedule.call.types
     arrays = load_arrays(inputs) if inputs else random_inputs(types, seed, places_of(exe))
     given = exe.schedule.call.nest(check_count(arrays, exe.schedule.call.names))
+    if not link.one_process and (text := long_begin(exe.plan.n_ranks, os.cpu_count() or 1)):
+        click.echo(text, err=True)
     found = exe.launch(*given, transport=link)
     results = flatten(found.outputs)[1]
     meant = flatten(exe.meaning(*given))[1]
@@ -92,6 +98,13 @@ def launch_command(
     click.echo(as_json_text(said) if as_json else text_of(said, exe.plan.link_bytes))
     agrees = as_planned and all(row["agrees"] for row in rows)
     sys.exit(0 if agrees else 1)
+
+
+def long_begin(n_ranks: int, n_cores: int) -> str:
+    """What is said before so many processes are started on one machine; "" where they soon are."""
+    seconds, memory = n_ranks * BEGIN_S / n_cores, bytes_text(n_ranks * BEGIN_BYTES)
+    said = f"{n_ranks} processes on {n_cores} cores: about {seconds:.0f} s and {memory} to begin"
+    return said if seconds > LONG_S else ""
 
 
 def mesh_of(ranks: int | None, text: str | None) -> Mesh:

@@ -8,9 +8,11 @@ first element lies. It is worked out dim by dim, and every index of a dim is loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -19,6 +21,8 @@ from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.sides import Ints, Side
 from axe_eq.schedule.shard import DEVICE_AXIS
+
+MOST_TOLD = 1 << 30  # elements: numbers have 32 bits, and a transport may begin at half of them
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,43 @@ class Across:
 
     layout: Layout
     begins: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def groups(self) -> list[frozenset[int]]:
+        """Per rank the devices that its part lies on."""
+        steps = [range(0, e * s, s) for e, s, a in self.layout.shard if a == DEVICE_AXIS]
+        return [frozenset(first + sum(of) for of in product(*steps)) for first, _ in self.begins]
+
+    @property
+    def is_mutual(self) -> bool:
+        """Whether devices lie in each other's groups, or neither does in the other one's."""
+        each = enumerate(self.groups)
+        return all(rank in self.groups[device] for rank, group in each for device in group)
+
+    def chunk(self, whole: Sequence[int], part: Sequence[int], chunks: int) -> int | None:
+        """Elements of a chunk of what is stored on a device, of which it is told in so many.
+
+        Chunks are along the first dim that devices have parts of, so all who store have some of
+        each. A device stores in a call what those read in the call before the last whom it has
+        waited for since: in two calls that follow each other devices tell who tells them.
+
+        Args:
+            whole: shape of what is stored.
+            part: of what a device gets of it.
+            chunks: how many, or 1.
+
+        Returns:
+            0 for one chunk; None where devices cannot be told so.
+        """
+        if prod(part) >= MOST_TOLD or not self.is_mutual:
+            return None
+        if chunks == 1:
+            return 0
+        dim = next((d for d, n in enumerate(part) if len(part) == len(whole) and n < whole[d]), -1)
+        if dim < 0 or part[dim] % chunks:
+            return None
+        span = prod(part[dim:])
+        return None if any(place % span for _, place in self.begins) else span // chunks
 
     def places(self, rank: int) -> tuple[Ints, Ints]:
         """Device and address of every element of a rank's part, row-major."""

@@ -100,10 +100,13 @@ def _check_meeting(plan: MeshPlan, found: list[_Local], name: str) -> None:
     told = [one.told[name] for one in tellers]
     if told != [a.buffer for a in brought.reads] or not plan.buffers[told[0]].across:
         raise ScheduleError(f"step {who}", f"waits at {name!r}", "for who stores, and tells of it")
-    if any(device for device, _ in plan.across(told[0]).begins):
-        raise ScheduleError(f"step {brought.name}", "brings parts from device 1 on", "from 0 on")
+    (goal,) = buffers
+    part, whole = plan.local_type(goal).shape, plan.buffers[goal].value_type.shape
+    wanted = plan.across(told[0]).chunk(whole, part, _chunks(plan, name))
     chunks = {b.chunk for one in (*waiting, *tellers) for b in one.step.graph.buffers.values()
               if name in (b.after, b.before)}  # fmt: skip
     makers = [s for s in plan.steps if told[0] in writes_of(s)]
-    if len(chunks) > 1 or makers != [one.step for one in tellers]:
-        raise ScheduleError(f"step {who}", f"waits for chunks of {sorted(chunks)}", "those told of")
+    if chunks != {wanted} or makers != [one.step for one in tellers]:
+        raise ScheduleError(
+            f"step {who}", f"waits for chunks of {sorted(chunks)}", f"those told of, {wanted}"
+        )

@@ -18,7 +18,7 @@ import numpy as np
 
 from axe_eq.errors import AxeError, LayoutError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.layout.notation import read_any
+from axe_eq.layout.notation import check_shape, read_any
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.types import Array, ValueType
 
@@ -194,6 +194,7 @@ def read_parts(given: Layout | str | None, shape: tuple[int, ...], mesh: Mesh) -
         return whole_parts(shape)
     if isinstance(given, str):
         given = read_any(given, shape=shape, mesh=mesh)
+    check_shape(given, shape)
     return parts_of(given, shape, mesh)
 
 

@@ -196,10 +196,25 @@ class MeshPlan:
     def across(self, name: str) -> Across:
         """How ranks' parts of a buffer lie in the memory of all devices.
 
+        Numbers that devices are told by begin at the first device that is told.
+
         Raises:
             ScheduleError: see `axe_eq.mesh.across`.
         """
-        return across(self.side(name), self.side(self.root(name)), self.n_ranks)
+        found = across(self.side(name), self.side(self.root(name)), self.n_ranks)
+        if (stored := self._told.get(self.root(name))) is None:
+            return found
+        told = across(self.side(stored), self.side(self.root(stored)), self.n_ranks)
+        return replace(found, begins=tuple((device, 0) for device, _ in told.begins))
+
+    @cached_property
+    def _told(self) -> dict[str, str]:
+        """Meeting -> the buffer that kernels tell of there."""
+        return {
+            meeting: name for s in self.steps if isinstance(s, LocalStep)
+            for own, name in zip(s.graph.outputs, s.writes, strict=True)
+            if (meeting := s.graph.buffers[own].before)
+        }  # fmt: skip
 
     @cached_property
     def held_bytes(self) -> int:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import ArgumentError, LayoutError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.layout.notation import read_any
+from axe_eq.layout.notation import check_shape, read_any
 from axe_eq.layout.value.check import check_extents
 from axe_eq.mesh.certificate import Certificate, certify
 from axe_eq.mesh.messages import Messages, plan
@@ -218,9 +218,10 @@ def redistribute(
 def _layout(
     given: Layout | str, shape: tuple[int, ...], mesh: Mesh | None, itemsize: int
 ) -> Layout:
-    if isinstance(given, Layout):
-        return given
-    return read_any(given, shape=shape, mesh=mesh, itemsize=itemsize)
+    if not isinstance(given, Layout):
+        return read_any(given, shape=shape, mesh=mesh, itemsize=itemsize)
+    check_shape(given, shape)
+    return given
 
 
 def _pieces(through: Callable[[Any], Any] | None, shape: tuple[int, ...]) -> tuple[Piece, ...]:

@@ -13,6 +13,7 @@ from axe_eq.extract.mesh.moves import Moves
 from axe_eq.extract.mesh.options import Machine
 from axe_eq.extract.search.layouts import Places
 from axe_eq.layout import Layout, Mesh
+from axe_eq.layout.notation import check_shape
 from axe_eq.mesh.sides import side
 from axe_eq.program.node import INPUT, InputSpec, Node, Program
 from axe_eq.program.types import ANY, ValueType
@@ -47,10 +48,11 @@ def wanted_layouts(program: Program, outputs: Sequence[Place] | str) -> tuple[Pl
         if not isinstance(layout, Layout):
             wanted = "a Layout, 'any' or None"
             raise ArgumentError(f"layout of output {number}", f"is {layout!r}", wanted)
-        if layout.size != root.type.size:
-            wanted = f"{root.type.size}, as {root.type}"
-            raise ArgumentError(f"layout {layout} of output {number}", f"has size {layout.size}",
-                                wanted)  # fmt: skip
+        try:
+            check_shape(layout, root.type.shape)
+        except LayoutError as error:
+            error.thing = f"output {number}, {error.thing}"
+            raise
         if (clash := layout.aliasing().clash) is not None:
             raise ArgumentError(f"layout {layout} of output {number}",
                                 f"keeps elements {clash.x} and {clash.y} in one place",

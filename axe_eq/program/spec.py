@@ -178,7 +178,7 @@ def _layout(layout: Any, of: ValueType) -> Layout | str | None:
     if isinstance(layout, str) and layout.strip() == ANY:
         return ANY
     from axe_eq.layout import Layout as LayoutValue
-    from axe_eq.layout.notation import read_any
+    from axe_eq.layout.notation import check_shape, read_any
 
     if not isinstance(layout, str | LayoutValue):
         raise ProgramError(f"layout {layout!r}", "is no layout", "a Layout, its text or 'any'")
@@ -187,8 +187,7 @@ def _layout(layout: Any, of: ValueType) -> Layout | str | None:
         if isinstance(layout, LayoutValue)
         else read_any(layout, shape=of.shape, itemsize=of.itemsize)
     )
-    if found.size != of.size:
-        raise ProgramError(f"layout {found}", f"has size {found.size}", f"{of.size}, as {of}")
+    check_shape(found, of.shape)
     return found
 
 

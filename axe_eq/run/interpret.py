@@ -172,7 +172,7 @@ def interpret_plan(
 
         _check_orders(orders)
         given = [inputs[name] for name in plan.inputs]
-        found = [beside(plan, local, given, order) for order in range(orders)]
+        found = [beside(plan, local, [given], order)[0] for order in range(orders)]
         for other, made in enumerate(found[1:], 1):
             for number, (one, two) in enumerate(zip(found[0], made, strict=True)):
                 if one.tobytes() != two.tobytes():

@@ -60,6 +60,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "number of outputs": compiled(outputs=[None, None]),
     "layout of an output": compiled(outputs=["S[(4):(1@m)]"]),
     "size of an output": compiled(outputs=[axe.Layout([(8, 1, "m")])]),
+    "shape of an output": compiled(outputs=[axe.read("axe", "S[(4):(1@m)]", shape=(2, 2))]),
     "two things to compare": lambda: axe.equivalent(3, 4),
     "function and layout": lambda: axe.equivalent(doubled, "S[(4):(1@m)]"),
     "assumptions": lambda: anything.equivalent(doubled, doubled, "4:f32", assume=[doubled]),

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 from axe_eq.errors import AxeError
@@ -35,7 +34,6 @@ from axe_eq.schedule.meeting import buffers_of, meets, tells
 ALIGNMENT_BYTES = 128  # of where blocks and parts begin, as kernels read and write memory
 READ, STORE = "read", "store"  # by whom an exchange is carried
 CHUNKS = (1, 2, 4)  # that devices are told of
-MOST_TOLD = 1 << 30  # elements: numbers have 32 bits, and a transport may begin at half of them
 # Why a kernel of a graph cannot be written; None where it can.
 Failing = Callable[[KernelStep | MoveStep, ScheduleGraph], str | None]
 
@@ -202,20 +200,11 @@ class _Meeting:
         return found
 
     def _chunk(self, source: BufferSpec, goal: BufferSpec) -> int | None:
-        """Elements of a chunk: along the first dim that devices have parts of; None where none."""
+        """Elements of a chunk; None where devices cannot be told so."""
         if not self.chunks:
             return 0
         whole, part = goal.value_type.shape, local_type(goal, self.mesh).shape
-        begins = _across(source, goal, self.mesh).begins
-        if prod(part) >= MOST_TOLD or any(device for device, _ in begins):
-            return None  # devices are told by their numbers in the mesh, not by those in a group
-        if self.chunks == 1:
-            return 0
-        dim = next((d for d, n in enumerate(part) if len(part) == len(whole) and n < whole[d]), -1)
-        if dim < 0 or part[dim] % self.chunks:
-            return None
-        span = prod(part[dim:])
-        return None if any(place % span for _, place in begins) else span // self.chunks
+        return _across(source, goal, self.mesh).chunk(whole, part, self.chunks)
 
     def _step(self, step: Step, access: Access, chunk: int) -> SpmdStep | None:
         """A step whose kernels wait for what they read, or tell of what they store."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from axe_eq.layout.notation.registry import (
     NOTATIONS,
     Notation,
+    check_shape,
     checked,
     find,
     notations_of,
@@ -24,6 +25,6 @@ from axe_eq.layout.notation.registry import (
 from axe_eq.layout.notation.text import NO_CONTEXT, Context
 
 __all__ = [
-    "NOTATIONS", "NO_CONTEXT", "Context", "Notation", "checked", "find", "notations_of", "prefixed",
-    "read", "read_any", "row_major_shape", "stated_shape", "write",
+    "NOTATIONS", "NO_CONTEXT", "Context", "Notation", "check_shape", "checked", "find",
+    "notations_of", "prefixed", "read", "read_any", "row_major_shape", "stated_shape", "write",
 ]  # fmt: skip

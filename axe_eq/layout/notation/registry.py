@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from functools import lru_cache
+from math import prod
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -22,7 +24,7 @@ from axe_eq.layout.notation import (
     triton,
     xla,
 )
-from axe_eq.layout.notation.text import Context, Unparsed, clip, follows, quote
+from axe_eq.layout.notation.text import Context, Unparsed, clip, follows, quote, refusing, subject
 from axe_eq.layout.value.check import check_extents
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -190,7 +192,8 @@ def write(
     target, context = find(notation), checked(shape, mesh, None)
     if not isinstance(layout, Layout):
         layout = read_any(layout, shape=context.shape, mesh=mesh)
-    return target.write(layout, context)
+    with refusing(lambda: f"{target.name} text of {quote(str(layout), 90)}"):
+        return target.write(layout, context)
 
 
 def read_any(
@@ -248,7 +251,9 @@ def stated_shape(notation: str, text: str) -> tuple[int, ...] | None:
     Raises:
         NotationError: an unknown notation, or a text that does not parse.
     """
-    return find(notation).dims(_check_str(text))
+    found = find(notation)
+    with refusing(lambda: subject(found.name, text)):
+        return found.dims(_check_str(text))
 
 
 def row_major_shape(notation: str, text: str) -> tuple[int, ...] | None:
@@ -258,11 +263,34 @@ def row_major_shape(notation: str, text: str) -> tuple[int, ...] | None:
 
 
 def _read(notation: str, text: str, context: Context) -> Layout:
-    return NOTATIONS[notation].read(text, context)
+    with refusing(lambda: subject(notation, text)):
+        found = NOTATIONS[notation].read(text, context)
+    if context.shape is not None:
+        found = copy(found)  # others may have read it for another shape
+        object.__setattr__(found, "read_for", context.shape)
+    return found
 
 
 read_cached = lru_cache(maxsize=1024)(_read)
 """`read` for texts of at most `MAX_CACHED` characters: schedules name their layouts by text."""
+
+
+def check_shape(layout: Layout, shape: tuple[int, ...]) -> None:
+    """Refuse a layout of another size than a shape, or one that was read for another shape.
+
+    >>> check_shape(axe.read("xla", "f32[4,6]{0,1}", shape=(4, 6)), (6, 4))
+    Traceback (most recent call last):
+    axe_eq.errors.LayoutError: layout S[(4,6):(1@m,4@m)]: was read for (4, 6); expected (6, 4)
+
+    Raises:
+        LayoutError: with both shapes.
+    """
+    if layout.size != prod(shape):
+        raise LayoutError(
+            f"layout {layout}", f"has size {layout.size}", f"{prod(shape)}, of {shape}"
+        )
+    if layout.read_for not in (None, shape):
+        raise LayoutError(f"layout {layout}", f"was read for {layout.read_for}", f"{shape}")
 
 
 def find(notation: object) -> Notation:

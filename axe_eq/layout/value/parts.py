@@ -22,6 +22,7 @@ class Parts:
         "inner",
         "offsets",
         "padded",
+        "read_for",
         "replica",
         "shard",
         "size",
@@ -30,6 +31,7 @@ class Parts:
 
     _canonical: Parts | bool | None  # the canonical layout once known, True if it is this one
     _hash: int | None
+    read_for: tuple[int, ...] | None  # the shape that its text was read for; not a part of the map
 
     def __init__(
         self,
@@ -52,3 +54,4 @@ class Parts:
         self.inner = inner
         self._canonical = None
         self._hash = None
+        self.read_for = None

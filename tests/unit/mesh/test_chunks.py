@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import axe_eq as axe
 from axe_eq.errors import ScheduleError
+from axe_eq.extract.mesh.seen import STORE
 from axe_eq.kernel.expr import make
 from axe_eq.kernel.interp import KernelFault
 from axe_eq.kernel.placement import number
@@ -20,8 +22,10 @@ from axe_eq.mesh.across import Across
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.prove import prove
 from axe_eq.mesh.steps import LocalStep
-from axe_eq.run.interpret import interpret_plan
-from axe_eq.schedule.graph import Access
+from axe_eq.pipeline.on_mesh import Plans
+from axe_eq.run.beside import beside
+from axe_eq.run.interpret import _interpreted, interpret_plan
+from axe_eq.schedule.graph import Access, ScheduleGraph
 from axe_eq.schedule.meeting import buffers_of, chunks_of, meets, silent, tells
 from axe_eq_backends.cuda import lower, meet
 from axe_eq_backends.cuda import make as making
@@ -58,9 +62,10 @@ def no_tell(body: ir.Body, s: ir.Statement) -> None:
 
 
 def one_device_is_told(body: ir.Body, s: ir.Statement) -> None:
-    if isinstance(s, ir.Tell):
-        n = len(s.flags) // 2
+    if isinstance(s, ir.Tell) and (n := len(s.flags) // 2):
         s.flags, s.counts = s.flags[:n], s.counts[:n]
+    elif isinstance(s, ir.Tell):  # of a tile that one device has
+        body.remove(s)
 
 
 def one_element_less(body: ir.Body, s: ir.Statement) -> None:
@@ -119,14 +124,15 @@ DAMAGE = (
 @pytest.mark.parametrize(
     ("n", "chunks", "rows", "damage", "wrong"),
     [*((n, c, 64, *d) for n, c in ((2, 1), (2, 2), (4, 2)) for d in DAMAGE),
+     *(((2, 2), 1, 64, *d) for d in DAMAGE if d[0] is not told_before_it_is_stored),
      (2, 2, 256, waits_for_another_chunk, RACE)],
     ids=lambda x: getattr(x, "__name__", None),
 )  # fmt: skip
 def test_what_is_told_or_awaited_otherwise_is_found(
-    n: int, chunks: int, rows: int, damage: Callable[[ir.Body, ir.Statement], None], wrong: str,
+    n: Any, chunks: int, rows: int, damage: Callable[[ir.Body, ir.Statement], None], wrong: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    exe = product("summed", n, chunks, rows)
+    exe = product("grouped" if isinstance(n, tuple) else "summed", n, chunks, rows)
 
     def damaged(made: Lowered, *of: Any) -> Lowered:
         found = meet.meet(made, *of)
@@ -266,33 +272,89 @@ def test_a_tell_takes_one_thread_and_a_fence() -> None:
         interpret(kernel, {"n": np.zeros(2, np.int32)})
 
 
+# -- devices of a group ----------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    ("cut", "goal", "k", "n"),
-    [("y", "P('y','x')", 32, 16), ("x", "P('x','y')", 32, 16), ("x", "P('y','x')", 16, 8)],
+    ("kind", "n", "chunks"),
+    [("grouped", (2, 2), 1), ("grouped", (2, 2), 2), ("cube", (2, 2, 2), 1)],
 )
-def test_devices_are_told_by_their_numbers(cut: str, goal: str, k: int, n: int) -> None:
-    """Over one axis of two a device's group begins at another one; tiles hang over the last."""
-    mesh = axe.Mesh({"x": 2, "y": 2})
+def test_devices_are_told_in_their_group(kind: str, n: tuple[int, ...], chunks: int) -> None:
+    """Over one axis of several a group begins at another device than the first."""
+    exe = product(kind, n, chunks)
+    (name,) = exe.plan.signals & exe.plan.seen
+    assert chunks_of(exe.plan.buffers[name]) == chunks
+    (stored,) = exe.plan.stored
+    assert {min(g) for g in exe.plan.across(stored).groups} > {0}
+    check_product(exe, given(), orders=2)
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("along", "cut", "goal", "shape"),
+    [(2, "y", "P('y','x')", (32, 32, 16)), (2, "x", "P('x','y')", (32, 32, 16)),
+     (2, "x", "P('y','x')", (32, 16, 8)), (3, "x", "P('x','y')", (48, 24, 16))],
+)  # fmt: skip
+def test_tiles_that_hang_over_the_last_device_tell_nobody(
+    along: int, cut: str, goal: str, shape: tuple[int, int, int]
+) -> None:
+    mesh, (m, k, n) = axe.Mesh({"x": along, "y": 2}), shape
     specs = [
         axe.Spec(s, "i32", layout=axe.read("jax", at, shape=s, mesh=mesh))
-        for s, at in (((32, k), f"P(None,{cut!r})"), ((k, n), f"P({cut!r},None)"))
+        for s, at in (((m, k), f"P(None,{cut!r})"), ((k, n), f"P({cut!r},None)"))
     ]
-    made = [axe.read("jax", goal, shape=(32, n), mesh=mesh)]
+    made = [axe.read("jax", goal, shape=(m, n), mesh=mesh)]
     exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=mesh, outputs=made)
-    assert exe.plan.signals
+    assert max(chunks_of(exe.plan.buffers[s]) for s in exe.plan.signals) > 0
     rng = np.random.default_rng(0)
     arrays = [rng.integers(-3, 4, s.shape).astype(np.int32) for s in specs]
     assert np.array_equal(exe.interpret(*arrays), exe.meaning(*arrays))
 
 
-def test_a_plan_that_tells_devices_of_a_group_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan, lies = product("summed", 2, 1).plan, MeshPlan.across
+def stored(at: str, goal: str) -> MeshPlan:
+    """A sum that kernels store where devices read it, those in another order of mesh axes."""
+    mesh, shape = axe.Mesh({"x": 2, "y": 2, "z": 2}), (4, 4, 32)
+    layouts = [axe.read("jax", cut, shape=shape, mesh=mesh) for cut in (at, at, goal, goal)]
+    choose = Plans.choose
 
-    def further(plan: MeshPlan, name: str) -> Across:
-        found = lies(plan, name)
-        return replace(found, begins=tuple((1, place) for _, place in found.begins))
+    def seeing(plans: Plans, *of: Any) -> Any:
+        choose(plans, *of)
+        made = plans._try(plans.best.cuts, "stored", carried={0: STORE})
+        assert made is not None
+        return made
 
-    prove(plan)
-    monkeypatch.setattr(MeshPlan, "across", further)
-    with pytest.raises(ScheduleError, match="brings parts from device 1 on; expected from 0 on"):
+    specs = [axe.Spec(shape, "i32", layout=x) for x in layouts]
+    with axe.debug(cache=0), mock.patch.object(Plans, "choose", seeing):
+        exe = axe.compile(lambda a, b, c, d: (a + b) * c + d, *specs, target="h200", mesh=mesh,
+                          outputs=layouts[2:3], objective="link_bytes")  # fmt: skip
+    return exe.plan
+
+
+def check_calls(plan: MeshPlan, orders: int) -> None:
+    """Three calls one after the other, of other values."""
+
+    def run(graph: ScheduleGraph, arrays: Any, order: int, device: Any) -> Any:
+        held = dict(zip(graph.inputs, arrays, strict=True))
+        return _interpreted(graph, h200, INTERPRETER.on(device), held, range(order, order + 1))
+
+    rng = np.random.default_rng(0)
+    for order in range(orders):
+        calls = [list(rng.integers(-9, 9, (4, 4, 4, 32)).astype(np.int32)) for _ in range(3)]
+        for (a, b, c, d), (made,) in zip(calls, beside(plan, run, calls, order), strict=True):
+            assert np.array_equal(made, (a + b) * c + d)
+
+
+def test_devices_that_do_not_tell_each_other_overtake_each_other() -> None:
+    """A device stores in a call what those read in the call before the last whom it waited for."""
+    plan = stored("P('x','y','z')", "P('z','y','x')")
+    assert chunks_of(plan.buffers[min(plan.signals)]) == 1
+    check_calls(plan, 2)
+    plan = stored("P('x','y','z')", "P('y','z','x')")
+    assert chunks_of(plan.buffers[min(plan.signals)]) == 0  # who reads tells all that it has come
+    with mock.patch.object(Across, "is_mutual", True):
+        plan = stored("P('x','y','z')", "P('y','z','x')")
+        with pytest.raises(KernelFault, match=RACE):
+            check_calls(plan, 4)
+    with pytest.raises(ScheduleError, match=r"waits for chunks of \[0\]; expected those told of"):
         prove(plan)

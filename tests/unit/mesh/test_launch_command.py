@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import axe_eq as axe
-from axe_eq.cli.launch import compiled_on, mesh_of
+from axe_eq.cli.launch import compiled_on, long_begin, mesh_of
 from tests.unit.mesh.refusals import refusals
 
 M2 = axe.Mesh({"x": 2})
@@ -46,3 +46,8 @@ def test_bad_options_are_one_clear_error(function: str, golden: Callable[[str], 
         "output layouts": lambda: launched(function, wanted=("-", "-")),
     }
     golden(refusals(calls))
+
+
+def test_what_takes_long_to_begin_is_said_before() -> None:
+    assert long_begin(8, 2) == ""
+    assert long_begin(600, 2) == "600 processes on 2 cores: about 240 s and 27.9 GiB to begin"

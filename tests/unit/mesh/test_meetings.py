@@ -34,14 +34,15 @@ from axe_eq_backends.cuda.target import h200
 from tests.unit.mesh.test_transports import Copying
 
 R, C = "P('x',None)", "P(None,'x')"
-CUTS = {"gathered": (R, C, C), "summed": (C, R, R)}
+B, D = "P('x','y')", "P('x',('y','z'))"
+CUTS = {"gathered": (R, C, C), "summed": (C, R, R), "grouped": (C, B, B), "cube": (C, D, D)}
 SHAPES = ((64, 128), (128, 64), (64, 64))
 
 
 @cache
-def product(kind: str, n: int, chunks: int = 0, rows: int = 64) -> Any:
+def product(kind: str, n: int | tuple[int, ...], chunks: int = 0, rows: int = 64) -> Any:
     """With signals of kernels that begin; or of those that store, in so many chunks."""
-    mesh = Mesh({"x": n})
+    mesh = Mesh(dict(zip("xyz", n if isinstance(n, tuple) else (n,), strict=False)))
     links = tuple(replace(link, tell_s=link.tell_s if chunks else None) for link in h200.links)
     shapes = [s if n == 1 else (rows, s[1]) for n, s in enumerate(SHAPES)]
     layouts = [

@@ -36,7 +36,7 @@ def started(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_user_s_script_runs_on_its_own_shards_and_ends_when_a_rank_fails(tmp_path: Path) -> None:
-    """Liars are named on every rank; a rank that is killed or raises ends the job."""
+    """Liars are named on every rank; a rank that is killed, raises or ends early ends the job."""
     two_ranks.compiled()  # its ranks find the search in the cache
     two_ranks.compiled(axe.Mesh({"x": 3}))
     script = [sys.executable, "-m", "tests.unit.mesh.jobs.two_ranks", str(tmp_path)]
@@ -50,9 +50,13 @@ def test_a_user_s_script_runs_on_its_own_shards_and_ends_when_a_rank_fails(tmp_p
             "transport 'mpi': runs in 2 processes; expected 3, one per rank",
         ], done.stderr
     assert done.returncode != 0
-    done = started([*MpiTransport().command(2), *script, "error"])
-    assert "ArgumentError: argument 'x': has shape (7, 6); expected f32[8,6]" in done.stderr
-    assert done.returncode != 0
+    for how, wrong in (
+        ("error", "ArgumentError: argument 'x': has shape (7, 6); expected f32[8,6]"),
+        ("end", "DeviceError: rank 1: ended its script while others wait for it"),
+    ):
+        done = started([*MpiTransport().command(2), *script, how])
+        assert wrong in done.stderr
+        assert done.returncode != 0
 
 
 class Refused:

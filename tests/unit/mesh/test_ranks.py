@@ -472,6 +472,9 @@ BAD: dict[str, Callable[[], Any]] = {
     ),
     "on some devices": lambda: traced(value, axe.Layout([(32, 1, "m")], offset={"gpuid": 1})),
     "layout of another size": lambda: traced(value, axe.Layout([(4, 1, "gpuid"), (4, 1, "m")])),
+    "layout of another shape": lambda: traced(
+        value, axe.read("jax", "P('x',None)", shape=(4, 8), mesh=M4)
+    ),
     "notation": lambda: traced(value, "P('x',None)"),
     "stated output": lambda: traced(value, out=stated((4, 4))),
     "assume": lambda: axe.equivalent(

@@ -9,8 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import AxeError, ProgramError
 from axe_eq.layout import Layout
+from axe_eq.layout.notation import read
 from axe_eq.program.spec import Spec, as_spec, dim, parse_spec
 from axe_eq.program.types import DTYPES
 
@@ -133,7 +134,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: Spec((2, 3), "f16", layout=Layout([(5, 1, "m")])),
-        "layout S[(5):(1@m)]: has size 5; expected 6, as f16[2,3]",
+        "layout S[(5):(1@m)]: has size 5; expected 6, of (2, 3)",
+    ),
+    (
+        lambda: Spec((2, 3), "f16", layout=read("axe", "S[(6):(1@m)]", shape=(3, 2))),
+        "layout S[(6):(1@m)]: was read for (3, 2); expected (2, 3)",
     ),
     (lambda: dim("2n"), "dim '2n': is not a name; expected a name such as 'tokens'"),
     (lambda: dim("n", 0), "dim 'n': divisible is 0; expected at least 1"),
@@ -159,6 +164,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ("call", "text"), REFUSED, ids=lambda v: None if callable(v) else str(v)[:40]
 )
 def test_refusals_say_what_is_wrong(call: Callable[[], object], text: str) -> None:
-    with pytest.raises(ProgramError) as caught:
+    with pytest.raises(AxeError) as caught:
         call()
     assert str(caught.value) == text

@@ -94,8 +94,8 @@ def test_a_wrong_machine_is_one_clear_error(make: Callable[[], Any], message: st
 
 def test_a_target_goes_through_pickles_and_through_the_text_of_saved_files() -> None:
     assert pickle.loads(pickle.dumps(CHIP)) == CHIP
-    bare = replace(CHIP, instrs=())
-    assert plain.read("chip", json.loads(plain.text(bare)), Target) == bare
+    bare = replace(CHIP, instrs=())  # rows are of packs; a file names them
+    assert plain.read("target", json.loads(plain.text(bare)), Target) == bare
 
 
 class Present:
