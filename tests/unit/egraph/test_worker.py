@@ -111,7 +111,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     sys.modules.pop("worker_packs", None)
 
 
-def call(name: str, argument: str = "", **limits: Any) -> str:
+def call(name: str, argument: str = "", **limits: Any) -> Any:
     return run_limited(f"worker_tasks:{name}", argument, **limits)
 
 
