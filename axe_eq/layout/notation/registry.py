@@ -53,18 +53,29 @@ _TABLE = (
     Notation("axe", "Axe layouts", axe.read, axe.write),
     Notation("matrix", "the matrix form of the Axe paper", matrix.read, matrix.write),
     Notation(
-        "cute", "CuTe layouts", cute.read, cute.write, cute.dims,
-        first_fastest=True, systems=("cutlass",),
+        "cute",
+        "CuTe layouts",
+        cute.read,
+        cute.write,
+        cute.dims,
+        first_fastest=True,
+        systems=("cutlass",),
     ),
     Notation("xla", "XLA shapes with layouts", xla.read, xla.write, xla.dims),
     Notation(
-        "hlo_sharding", "XLA HLO shardings", hlo_sharding.read, hlo_sharding.write,
+        "hlo_sharding",
+        "XLA HLO shardings",
+        hlo_sharding.read,
+        hlo_sharding.write,
         systems=("hlo", "gspmd"),
     ),
     Notation("jax", "JAX PartitionSpecs and NamedShardings", jax.read, jax.write),
     Notation("shardy", "Shardy shardings", shardy.read, shardy.write, systems=("sdy",)),
     Notation(
-        "dtensor", "torch DTensor placements on a mesh", dtensor.read, dtensor.write,
+        "dtensor",
+        "torch DTensor placements on a mesh",
+        dtensor.read,
+        dtensor.write,
         systems=("torch", "pytorch"),
     ),
     Notation("alpa", "Alpa sharding specs on a mesh", alpa.read, alpa.write),
@@ -72,10 +83,14 @@ _TABLE = (
         "triton", "Triton layouts: bases and encodings", triton.read, triton.write, triton.dims
     ),
     Notation(
-        "strides", "numpy and torch strides", strides.read, strides.write, strides.dims,
+        "strides",
+        "numpy and torch strides",
+        strides.read,
+        strides.write,
+        strides.dims,
         systems=("numpy", "torch", "pytorch"),
     ),
-)  # fmt: skip
+)
 
 NOTATIONS: Mapping[str, Notation] = MappingProxyType({entry.name: entry for entry in _TABLE})
 """Every notation by name."""
