@@ -53,6 +53,7 @@ def programs() -> dict[str, Any]:
 
 def save(folder: Path) -> None:
     """Compile and save."""
+    folder.mkdir(parents=True, exist_ok=True)
     import axe_eq as axe
 
     for name, (fn, specs) in programs().items():

@@ -30,7 +30,6 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -67,39 +66,33 @@ def built(
         near: candidates after the choice, by price.
         far: others that are drawn.
     """
-    import axe_eq as axe
     from axe_eq.errors import AxeError
-    from axe_eq.extract.search.commit import as_priced
-    from axe_eq.extract.search.merge import stored
-    from axe_eq.run.timing import alone
+    from benchmarks.offered import offers
 
     try:
-        with axe.debug(cache=0):
-            exe = axe.compile(fn, *specs, target=target)
+        kernels = list(offers(fn, specs, target))
     except AxeError as error:
         return [{**base, "failed": str(error)}]
-    found, graph = exe._searched, exe.schedule.graph
-    runner = exe.schedule.runners[exe.target.family]
     rows = []
-    for step, group in zip(graph.kernels, found.groups, strict=True):
-        layouts = stored(found.forest, group)
-        choice, *others = found.prices.offered(group.roots, group.picks, layouts)
+    for offer in kernels:
+        choice, *others = offer.prices
+        runner = offer.exe.schedule.runners[offer.exe.target.family]
         drawn_ = [p for p in others[near:] if p.time_s < FARTHEST * choice.time_s]
         random.Random(base["seed"]).shuffle(drawn_)
         candidates = list[Row]()
         for price in [choice, *others[:near], *drawn_]:
             if len(candidates) > near + far:
                 break
-            made = replace(as_priced(step, price), rejected={})
+            _, graph = offer.made(price)
             try:
-                code = runner.compile(alone(graph, made), exe.target)
+                code = runner.compile(graph, offer.exe.target)
             except AxeError:
                 continue
             way = " ".join(f"{n}={v}" for n, v in price.parameters)
             candidates.append({"schedule": price.schedule, "row": price.row, "parameters": way,
                                "estimate_s": price.time_s, "code": code})  # fmt: skip
-        rows.append({**base, "kernel": step.name, "bytes": dict(step.costs).get("gmem_bytes", 0),
-                     "candidates": candidates})  # fmt: skip
+        n_bytes = dict(offer.step.costs).get("gmem_bytes", 0)
+        rows.append({**base, "kernel": offer.step.name, "bytes": n_bytes, "candidates": candidates})
     return rows
 
 

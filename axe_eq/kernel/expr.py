@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, lcm
 from operator import add, and_, eq, floordiv, ge, gt, le, lt, mod, mul, ne, rshift, sub, xor
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.userline import user_line
 
-Int: TypeAlias = Union[int, "Expr"]
 Bounds: TypeAlias = tuple[int | None, int | None]
-_Operator = Callable[["Expr", Int], Int]
+_Operator = Callable[["Expr", "Int"], "Int"]
 
 _APPLY: dict[str, Callable[[Any, Any], Any]] = {
     "+": add, "-": sub, "*": mul, "//": floordiv, "%": mod, "^": xor, "&": and_, ">>": rshift,
@@ -66,6 +65,24 @@ class Expr:
         return text(self)
 
     __repr__ = __str__
+
+    def to_data(self) -> list[Any]:
+        """Nested lists ``[op, left, right]`` and ``[name, divisor, low, high]``, for `of_data`."""
+        if isinstance(self, Var):
+            return [self.name, self.divisor, self.low, self.high]
+        return [self.op, *self.args]
+
+    @staticmethod
+    def of_data(data: Any) -> Int:
+        """The expression that `to_data` wrote."""
+        if type(data) is int:
+            return data
+        if len(data) == 4:
+            return var(*data)
+        return make(data[0], *map(Expr.of_data, data[1:]))
+
+
+Int: TypeAlias = int | Expr
 
 
 @dataclass(frozen=True, repr=False)
@@ -459,19 +476,3 @@ def _text(e: Int, outer: int, spell: Mapping[str, str]) -> str:
     if right.startswith("-") and e.op == "+":
         shown = f"{left} - {right[1:]}"
     return f"({shown})" if level < outer or (outer and level <= 5) else shown
-
-
-def to_json(e: Int) -> Any:
-    """Nested lists ``[op, left, right]`` and ``[name, divisor, low, high]``, for `from_json`."""
-    if isinstance(e, Var):
-        return [e.name, e.divisor, e.low, e.high]
-    return [e.op, *map(to_json, e.args)] if isinstance(e, Expr) else e
-
-
-def from_json(data: Any) -> Int:
-    """The expression that `to_json` wrote."""
-    if isinstance(data, int):
-        return data
-    if len(data) == 4:
-        return var(*data)
-    return make(data[0], *map(from_json, data[1:]))

@@ -6,7 +6,6 @@ from axe_eq.layout.algebra import aliasing, boxed, inverse
 from axe_eq.layout.algebra.composition import compose
 from axe_eq.layout.algebra.partial_inverse import complement, left_inverse, right_inverse
 from axe_eq.layout.algebra.products import (
-    common_refinement,
     direct_sum,
     direct_sum_left,
     direct_sum_right,
@@ -17,6 +16,7 @@ from axe_eq.layout.normal import swizzled
 from axe_eq.layout.normal.decide import Difference, same_map
 from axe_eq.layout.normal.tables import recover
 from axe_eq.layout.value import upper
+from axe_eq.layout.value.indexing import common_refinement
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 from axe_eq.layout.value.reports import Aliasing, Clash, Grouped
@@ -43,7 +43,7 @@ upper.answers = upper.Upper(
     group_boxed=boxed.group_inner,
     slice_boxed=boxed.slice_boxed,
     permute_boxed=boxed.permute_boxed,
-    range_boxed=boxed.range_inner,
+    range_boxed=boxed.range_boxed,
     inverse=inverse.inverse_of,
     clash=aliasing.first_clash,
 )

@@ -184,6 +184,13 @@ class ValueType:
         """Bytes of all elements, dense."""
         return self.size * self.itemsize
 
+    to_data = __str__
+
+    @staticmethod
+    def of_data(text: str) -> ValueType:
+        """From its text."""
+        return value_type(text)
+
 
 @cache
 def value_type(text: str) -> ValueType:

@@ -1,64 +1,52 @@
-"""What a saved program may hold: checked when it is loaded, so that what loads can be used.
-
-Digests in a file tell accidents, not intent: a file whose digests were worked out again may hold
-anything that JSON can say.
-"""
+"""What a saved program may hold: checked when it is loaded, so that what loads can be used."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ArgumentError, said
 from axe_eq.program.nesting import is_nesting, leaf_numbers
+from axe_eq.program.types import ValueType
 from axe_eq.run.call import Call
+from axe_eq.target import Target
 
 if TYPE_CHECKING:
     from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 
-HEAD: dict[str, Any] = {
-    "format": int,
-    "names": tuple[str, ...],
-    "types": tuple[str, ...],
-    "arguments": Any,
-    "structure": Any,
-    "dims": tuple[tuple[str, ...], ...],
-    "strides": tuple[tuple[int, ...] | None, ...],
-    "origin": Mapping[str, Any],
-    "shapes": tuple[tuple[int, ...] | None, ...],
-    "target": Mapping[str, Any],
-    "rows": tuple[str, ...],
-    "constants": Mapping[str, str],
-    "cost": Mapping[str, float],
-    "source": tuple[str, ...],
-    "has_code": bool,
-    "mesh": Mapping[str, int] | None,
-}
 
+@dataclass(frozen=True)
+class Head:
+    """What a saved program says of itself beside its schedule, constants, texts and code.
 
-def check_head(head: Any) -> None:
-    """Check what a saved program says about its calls, all but the call itself.
-
-    Raises:
-        ArgumentError: an entry lacks, is one too many, or is of another kind.
+    Attributes:
+        format: version of the file.
+        call: how arrays go in and out.
+        extents: of named dims, as it was saved.
+        accepted: other extents that were proved: texts, divisors and extents, see `Accepted`.
+        shapes: of outputs.
+        target: the machine, without its instruction rows.
+        rows: the names of these, for they hold what their backend's dispatch reads.
+        constants: name -> type.
+        cost: named costs of the schedule.
+        source: names of kernels whose text lies beside.
+        has_code: machine code lies beside.
+        mesh: its axes and sizes; None on one device.
     """
-    _check_entries("its head", head, HEAD)
-    from axe_eq.target import Target
 
-    check_kind("its target", head["target"], Target)
-    _check_entries("its origin", head["origin"], _ORIGIN)
-    for entry in head["origin"]["accepted"]:
-        _check_entries("its other extents", entry, _ACCEPTED)
-
-
-_ORIGIN = {"extents": Mapping[str, int], "accepted": tuple[Mapping[str, Any], ...]}
-_ACCEPTED = {
-    "extents": Mapping[str, int],
-    "texts": Mapping[str, str],
-    "divisors": Mapping[str, str],
-}
+    format: int
+    call: Call
+    extents: Mapping[str, int]
+    accepted: tuple[tuple[Mapping[str, str], Mapping[str, str], Mapping[str, int]], ...]
+    shapes: tuple[tuple[int, ...] | None, ...]
+    target: Target
+    rows: tuple[str, ...]
+    constants: Mapping[str, ValueType]
+    cost: Mapping[str, float]
+    source: tuple[str, ...]
+    has_code: bool
+    mesh: Mapping[str, int] | None
 
 
 def check_call(call: Call, shapes: Sequence[Any]) -> None:
@@ -129,56 +117,6 @@ def _check_numbers(kernel: KernelStep) -> None:
     order = all(o in range(at) for at, n in enumerate(kernel.nodes) for o in n.operands)
     if not (roots and loads and order):
         raise _wrong(f"its kernel {kernel.name!r}", "numbers of nodes that it lacks")
-
-
-# -- kinds ----------------------------------------------------------------------------------------
-
-
-def _check_entries(where: str, value: Any, kinds: Mapping[str, Any]) -> None:
-    if not isinstance(value, dict) or value.keys() != kinds.keys():
-        names = sorted(value) if isinstance(value, dict) else value
-        raise _wrong(where, said(names))
-    for name, kind in kinds.items():
-        check_kind(f"{where}: {name}", value[name], kind)
-
-
-def check_kind(where: str, value: Any, kind: Any) -> None:
-    """Check JSON data against a type: a dataclass, a list, a mapping, a union or a plain one.
-
-    Raises:
-        ArgumentError: names the place and what is there.
-    """
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin in (Union, UnionType):
-        check_union(where, value, parts)
-    elif is_dataclass(kind):
-        hints = get_type_hints(kind)
-        _check_entries(where, value, {f.name: hints[f.name] for f in fields(kind)})
-    elif origin is tuple:
-        if not isinstance(value, list) or (parts[-1] is not ... and len(value) != len(parts)):
-            raise _wrong(where, said(value))
-        for number, entry in enumerate(value):
-            check_kind(f"{where}[{number}]", entry, parts[0] if parts[-1] is ... else parts[number])
-    elif origin is not None and issubclass(origin, Mapping):
-        if not isinstance(value, dict):
-            raise _wrong(where, said(value))
-        for name, entry in value.items():
-            check_kind(f"{where}: {name}", entry, parts[1])
-    elif kind is not Any and type(value) not in ((float, int) if kind is float else (kind,)):
-        raise _wrong(where, said(value))
-
-
-def check_union(where: str, value: Any, kinds: Sequence[Any]) -> None:
-    """Check JSON data against several types, of which a dataclass is told by its `kind`."""
-    said_kind = value.get("kind") if isinstance(value, dict) else None
-    named = [k for k in kinds if is_dataclass(k) and getattr(k, "kind", None) == said_kind]
-    if named:
-        check_kind(where, value, named[0])
-    elif not (value is None and NoneType in kinds):
-        rest = [k for k in kinds if k is not NoneType and not is_dataclass(k)]
-        if len(rest) != 1:
-            raise _wrong(where, said(value))
-        check_kind(where, value, rest[0])
 
 
 def _wrong(where: str, found: str) -> ArgumentError:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
-from typing import Any
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.program.meaning import array_type
@@ -187,16 +186,6 @@ class Saved:
     extents: Extents = field(default_factory=dict)
     accepted: Sequence[Accepted] = ()
     graph: ScheduleGraph | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """All but the graph, as JSON data."""
-        return {"extents": dict(self.extents), "accepted": [asdict(a) for a in self.accepted]}
-
-    @classmethod
-    def of_json(cls, data: Mapping[str, Any], graph: ScheduleGraph) -> Saved:
-        """From what `to_json` gave, with the graph that was saved."""
-        accepted = tuple(Accepted(**entry) for entry in data["accepted"])
-        return cls(data["extents"], accepted, graph)
 
     def rebind(
         self, graph: ScheduleGraph, extents: Extents, constants: Constants

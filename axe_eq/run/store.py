@@ -18,8 +18,8 @@ import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axe_eq import plain
 from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
-from axe_eq.program.types import DTYPES, Array, value_type
-from axe_eq.run.call import Call, Caller
-from axe_eq.run.codes import from_bytes
+from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.run.call import Caller
 from axe_eq.run.compiled import Compiled
-from axe_eq.run.content import check_call, check_graph, check_head, check_kind
+from axe_eq.run.content import Head, check_call, check_graph
 from axe_eq.schedule.quantity import Costs
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
-FORMAT = 9
+FORMAT = 10
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 _END, _END_FIELDS = b"PK\5\6", 18  # of a zip: a mark and bytes of fields, without a comment
@@ -76,26 +76,21 @@ def save(
     """
     from axe_eq.run.executable import output_shapes
 
-    call = schedule.call
-    head = {
-        "format": FORMAT,
-        "names": call.names,
-        "types": [str(t) for t in call.types],
-        "arguments": call.arguments,
-        "structure": call.structure,
-        "dims": call.dims,
-        "strides": call.strides,
-        "origin": origin.to_json(),
-        "shapes": output_shapes(schedule.graph),
-        # Rows hold what their backend's dispatch reads: the installed target of that name has them.
-        "target": asdict(replace(schedule.target, instrs=())),
-        "rows": [row.name for row in schedule.target.instrs],
-        "constants": {n: schedule.graph.buffers[n].type for n in schedule.constants},
-        "cost": dict(cost),
-        "source": list(source),
-        "has_code": code is not None,
-        "mesh": None if schedule.graph.mesh is None else dict(schedule.graph.mesh),
-    }
+    graph = schedule.graph
+    head = Head(
+        format=FORMAT,
+        call=schedule.call,
+        extents=origin.extents,
+        accepted=tuple((a.texts, a.divisors, a.extents) for a in origin.accepted),
+        shapes=tuple(output_shapes(graph)),
+        target=replace(schedule.target, instrs=()),
+        rows=tuple(row.name for row in schedule.target.instrs),
+        constants={n: graph.buffers[n].value_type for n in schedule.constants},
+        cost=cost,
+        source=tuple(source),
+        has_code=code is not None,
+        mesh=graph.mesh,
+    )
     digests: dict[str, str] = {}
     with whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
 
@@ -104,8 +99,8 @@ def save(
             digests[name] = hashlib.sha256(data).hexdigest()
             file.writestr(name, data)
 
-        add("call.json", json.dumps(head))
-        add("schedule.json", schedule.graph.to_json())
+        add("call.json", plain.text(head))
+        add("schedule.json", graph.to_json())
         add("explain.txt", explanation)
         if code is not None:
             add("code.bin", code)
@@ -127,13 +122,13 @@ class Loaded(Compiled):
         cost: named costs of the whole schedule, as when it was saved.
     """
 
-    def __init__(self, path: str | Path, head: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
+    def __init__(self, path: str | Path, head: Head, parts: Mapping[str, Any]) -> None:
         self.path, self._head, self._parts = path, head, parts
         self.source: dict[str, str] = parts["source"]
-        self.cost = Costs(head["cost"])
+        self.cost = Costs(head.cost)
         self._constants: dict[str, Array] = parts["constants"]
-        self.call = _call(head)
-        check_call(self.call, head["shapes"])
+        self.call = head.call
+        check_call(self.call, head.shapes)
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run on the target; as `Executable.__call__`."""
@@ -162,7 +157,7 @@ class Loaded(Compiled):
     @property
     def target_name(self) -> str:
         """Name of the machine; loads no compiler, as `target` does."""
-        return str(self._head["target"]["name"])
+        return self._head.target.name
 
     def __repr__(self) -> str:
         number = round(self.cost.get("kernels", 0))
@@ -179,21 +174,22 @@ class Loaded(Compiled):
         """The schedule, to look at, to run on `cpu` and to rebind; loads the compiler."""
         from axe_eq.pack import installed
         from axe_eq.run.executable import Schedule
-        from axe_eq.run.rebind import Saved
-        from axe_eq.schedule.graph import ScheduleGraph, from_json
+        from axe_eq.run.rebind import Accepted, Saved
+        from axe_eq.schedule.graph import from_json
 
-        packs = installed().values()
+        head, packs = self._head, installed().values()
         known = {name: t for p in packs for name, t in p.targets.items()}
         try:
-            check_kind("its schedule", json.loads(self._parts["schedule"]), ScheduleGraph)
             graph = from_json(self._parts["schedule"])
             codes = None
             if graph.mesh is None:
                 check_graph(graph, self.call, self._constants)
             elif self._parts["code"] is not None:
-                codes = from_bytes(self._parts["code"])
-            target = _target(self._head["target"], self._head["rows"], known)
-            origin = Saved.of_json(self._head["origin"], graph)
+                codes = plain.read("its code", json.loads(self._parts["code"]), dict[str, bytes])
+            # The installed machine of that name has the rows.
+            named = known[head.target.name].instrs if head.target.name in known else ()
+            target = replace(head.target, instrs=tuple(r for r in named if r.name in head.rows))
+            origin = Saved(head.extents, tuple(Accepted(*of) for of in head.accepted), graph)
         except Exception as error:  # what is no schedule may fail at any point
             raise _damaged(self.path, error) from None
         runners = {family: r for p in packs for family, r in p.runners.items()}
@@ -204,11 +200,11 @@ class Loaded(Compiled):
     @cached_property
     def caller(self) -> Caller:
         """The program as a function of arrays on the target."""
-        family = self._head["target"]["family"]
+        family = self._head.target.family
         code = self._parts["code"]
-        if code is None or self._head["mesh"] is not None:
+        if code is None or self._head.mesh is not None:
             return self.schedule.caller(family)
-        shapes = [None if shape is None else tuple(shape) for shape in self._head["shapes"]]
+        shapes = list(self._head.shapes)
         return Caller(
             self.call, self._constants, shapes, lambda: loader(family)(code), self._rebound
         )
@@ -219,7 +215,7 @@ class Loaded(Compiled):
         Raises:
             DeviceError: this machine cannot compile.
         """
-        family = self._head["target"]["family"]
+        family = self._head.target.family
         try:
             found = self.schedule.bind(**extents).caller(family)
             _ = found.ready
@@ -282,16 +278,15 @@ def load(path: str | Path) -> Loaded:
                     raise _changed(path, f"its {name} is another")
                 return data
 
-            head = json.loads(part("call.json"))
-            check_head(head)
+            head = plain.read("its head", json.loads(part("call.json")), Head)
             parts = {
                 "schedule": part("schedule.json").decode(),
                 "explain": part("explain.txt").decode(),
-                "code": part("code.bin") if head["has_code"] else None,
-                "source": {n: part(f"source/{n}").decode() for n in head["source"]},
+                "code": part("code.bin") if head.has_code else None,
+                "source": {n: part(f"source/{n}").decode() for n in head.source},
                 "constants": {
                     n: _constant(part(f"constants/{n}.npy"), type_)
-                    for n, type_ in head["constants"].items()
+                    for n, type_ in head.constants.items()
                 },
             }
         return Loaded(path, head, parts)
@@ -334,8 +329,7 @@ def _damaged(path: str | Path, error: Exception) -> ArgumentError:
     return ArgumentError(thing, f"does not load ({why})", wanted)
 
 
-def _constant(data: bytes, type_text: str) -> Array:
-    wanted = value_type(type_text)
+def _constant(data: bytes, wanted: ValueType) -> Array:
     raw: Array = np.load(io.BytesIO(data), allow_pickle=False)
     try:
         element = DTYPES[wanted.dtype].numpy
@@ -345,29 +339,3 @@ def _constant(data: bytes, type_text: str) -> Array:
             hint="pip install ml_dtypes",
         ) from None  # fmt: skip
     return raw.view(element).reshape(wanted.shape)
-
-
-def _call(head: Mapping[str, Any]) -> Call:
-    return Call(
-        tuple(head["names"]),
-        tuple(value_type(t) for t in head["types"]),
-        head["arguments"],
-        head["structure"],
-        tuple(tuple(d) for d in head["dims"]),
-        tuple(None if s is None else tuple(s) for s in head["strides"]),
-    )
-
-
-def _target(data: Mapping[str, Any], rows: Sequence[str], known: Mapping[str, Target]) -> Target:
-    """The machine as it was saved; its instruction rows are those of the installed one."""
-    from axe_eq.target.machine import ROWS, Target
-
-    def read(kind: type, row: Mapping[str, Any]) -> Any:
-        return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in row.items()})
-
-    named = known.get(data["name"])
-    instrs = tuple(row for row in named.instrs if row.name in rows) if named else ()
-    tables = {n: tuple(read(kind, row) for row in data[n]) for n, kind in ROWS.items()}
-    tables |= {"instrs": instrs, "kept": tuple(data["kept"])}
-    choices = {name: tuple(sizes) for name, sizes in data["choices"].items()}
-    return Target(**{**data, **tables, "choices": choices})

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from axe_eq.errors import ScheduleError, cause
+from axe_eq import plain
+from axe_eq.errors import ArgumentError, ScheduleError, cause
 from axe_eq.program.node import sel_type
 from axe_eq.program.ops import split_text
 from axe_eq.program.signature import signature
@@ -355,10 +356,7 @@ class ScheduleGraph:
 
     def to_json(self) -> str:
         """The whole graph as JSON text."""
-        return json.dumps(asdict(self))  # mappings keep their order: texts of schedules show it
-
-
-_KINDS: dict[str, type[Any]] = {"kernel": KernelStep, "move": MoveStep, "spmd": SpmdStep}
+        return plain.text(self)
 
 
 def from_json(text: str) -> ScheduleGraph:
@@ -368,32 +366,7 @@ def from_json(text: str) -> ScheduleGraph:
         ScheduleError: not such a text.
     """
     try:
-        return _graph(_tupled(json.loads(text)))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return plain.read("schedule", json.loads(text), ScheduleGraph)
+    except (ValueError, ArgumentError) as error:
         wrong = f"does not read ({cause(error)})"
         raise ScheduleError("schedule text", wrong, "what to_json wrote") from None
-
-
-def _tupled(value: Any) -> Any:
-    """What was read, with tuples in place of lists."""
-    if isinstance(value, list):
-        return tuple(map(_tupled, value))
-    return {n: _tupled(v) for n, v in value.items()} if isinstance(value, dict) else value
-
-
-def _graph(data: dict[str, Any]) -> ScheduleGraph:
-    buffers = {n: BufferSpec(**b) for n, b in data["buffers"].items()}
-    steps, launches = map(_step, data["steps"]), (Launch(**x) for x in data["launches"])
-    made = {"buffers": buffers, "steps": tuple(steps), "launches": tuple(launches)}
-    return ScheduleGraph(**data | made)
-
-
-def _step(data: dict[str, Any]) -> Step:
-    parts: dict[str, type[Any]] = {"reads": Access, "writes": Access, "nodes": TileNode}
-    known: dict[str, Any] = {
-        n: tuple(kind(**x) for x in data[n]) for n, kind in parts.items() if n in data
-    }
-    if "graph" in data:
-        known["graph"] = _graph(data["graph"])
-    made: Step = _KINDS[data["kind"]](**data | known)
-    return made

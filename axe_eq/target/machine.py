@@ -411,11 +411,6 @@ class Target:
         return replace(self, memories=tuple(memories), levels=tuple(levels), **changes)
 
 
-# Fields that are tables of rows, for those who write targets down.
-ROWS: Mapping[str, type] = MappingProxyType(
-    {"memories": Memory, "levels": Level, "links": Link, "engines": Engine,
-     "completions": Completion}
-)  # fmt: skip
 _LINKS = "links=(Link(bytes_per_s, latency_s),)"
 _RENAMED = {"scopes": "levels", "link_bytes_per_s": _LINKS, "link_latency_s": _LINKS}
 

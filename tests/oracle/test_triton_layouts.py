@@ -27,7 +27,7 @@ def named(case: dict[str, Any]) -> str:
 @pytest.mark.parametrize("case", CASES, ids=named)
 def test_an_encoding_has_triton_s_bases(case: dict[str, Any]) -> None:
     shape = tuple(case["shape"])
-    found = linear_of(case["text"], understood(case["text"]).meant, shape)
+    found = linear_of(understood(case["text"]).meant, shape)
     bases = {dim: [list(vector) for vector in vectors] for dim, vectors in found.bases.items()}
     assert bases == {"block": []} | case["bases"]
     assert found.shape == shape

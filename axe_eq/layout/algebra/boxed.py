@@ -25,7 +25,7 @@ from axe_eq.layout.normal.tables import MAX_POINTS as MAX_PICKED
 from axe_eq.layout.normal.tables import pick
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value import upper
-from axe_eq.layout.value.check import MAX_ITERS, Offsets, check_admitted, make_offsets, text
+from axe_eq.layout.value.check import MAX_ITERS, Offsets, check_admitted, make_offsets
 from axe_eq.layout.value.extents import MAX_VALUES
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.value.layout import Layout, make, make_dims
@@ -138,8 +138,8 @@ def fields_of(layout: Layout, shape: Sequence[int]) -> list[Field]:
     return list(zip(shape, parts, strict=True))
 
 
-def range_inner(layout: Layout, axis: str) -> tuple[int, int]:
-    """The least and the greatest coordinate of boxes in boxes on an axis.
+def range_boxed(layout: Layout, axis: str) -> tuple[int, int]:
+    """The least and the greatest coordinate of a layout with a box on an axis.
 
     Raises:
         SearchError: over 2**24 coordinates to try.
@@ -168,37 +168,14 @@ def normal_ladder(layout: Layout) -> Ladder:
     Raises:
         SearchError: the rungs do not tell, and there are over 2**18 elements or 1024 digits.
     """
-    ladder = ladder_of(layout)
-    return _normal(layout.size, ladder, lambda: table_of(layout), f"normal form of {layout}")
-
-
-def normal_field(extent: int, ladder: Ladder) -> Ladder:
-    """The one ladder of all those on an extent with the same function.
-
-    Raises:
-        SearchError: as `normal_ladder`.
-    """
-    whole = Layout(ld.iters_of(extent, ladder))
-
-    def table() -> tuple[NDArray[np.int64], tuple[str, ...]]:
-        return table_of(build([(extent, ladder)], (), ()))
-
-    return _normal(extent, ladder, table, f"normal form of S{text(whole.shard)} on {extent}")
-
-
-def _normal(
-    extent: int,
-    ladder: Ladder | None,
-    table: Callable[[], tuple[NDArray[np.int64], tuple[str, ...]]],
-    thing: str,
-) -> Ladder:
+    thing, ladder = f"normal form of {layout}", ladder_of(layout)
     if ladder is not None:
-        short, sure = ld.reduced(extent, ladder)
+        short, sure = ld.reduced(layout.size, ladder)
         if sure:
             return short
-    if extent > MAX_POINTS:
-        raise SearchError(thing, f"{extent} elements", f"at most {MAX_POINTS}")
-    found = find_ladder(*table(), several=True)
+    if layout.size > MAX_POINTS:
+        raise SearchError(thing, f"{layout.size} elements", f"at most {MAX_POINTS}")
+    found = find_ladder(*table_of(layout), several=True)
     if found is None:
         raise SearchError(thing, f"over {MAX_ITERS} digits", f"at most {MAX_ITERS}")
     return found

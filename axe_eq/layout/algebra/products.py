@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import chain, repeat
 from math import lcm, prod
-from operator import floordiv, mod, mul
+from operator import floordiv, mod
 from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout.algebra.boxed import fields_of, normal_field
+from axe_eq.layout.algebra.boxed import fields_of
 from axe_eq.layout.normal.chains import build
-from axe_eq.layout.normal.ladders import Ladder
+from axe_eq.layout.normal.decide import same_map
 from axe_eq.layout.normal.recover_iters import add, first_uncut, first_unequal
 from axe_eq.layout.normal.replicas import by_axis, difference, saturate
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.boxes import reduce_dims, regroup, trim
-from axe_eq.layout.value.check import (
-    Offsets,
-    check_admitted,
-    check_extents,
-    check_range,
-    listed,
-    make_offsets,
-)
+from axe_eq.layout.value.check import Offsets, check_admitted, check_range, make_offsets
 from axe_eq.layout.value.iters import Iter, Iters
 from axe_eq.layout.value.layout import Layout, make, make_dims
 from axe_eq.layout.value.swizzle import Swizzle
@@ -84,37 +77,6 @@ def direct_sum_right(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> La
         SearchError: as `tile_of`.
     """
     return _attempted(a, b, lambda x, y: _factor(x, shape_a, y, shape_b, {}, False, "direct sum"))
-
-
-def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
-    """The coarsest shape that cuts wherever one of the shapes does.
-
-    >>> axe.common_refinement([(4, 6), (8, 3)])
-    (4, 2, 3)
-
-    Raises:
-        LayoutError: the sizes differ, or two cuts do not divide each other.
-    """
-    checked = [check_extents("shape", shape) for shape in listed("shapes", shapes)]
-    if not checked:
-        raise LayoutError("common refinement", "of no shapes", "at least one shape")
-    cuts: set[int] = set()
-    for shape in checked:
-        cuts.update(accumulate(reversed(shape), mul))
-        check_admitted(prod(checked[0]), shape)
-    refined: list[int] = []
-    below = 1
-    for level in sorted(cuts):
-        if level % below:
-            raise LayoutError(
-                f"shapes {tuple(checked)}",
-                f"cut at {below} and {level} elements",
-                "cuts that divide each other",
-            )
-        if level > below:
-            refined.append(level // below)
-        below = level
-    return tuple(reversed(refined))
 
 
 def _attempted(a: Layout, b: Layout, attempt: Callable[[Layout, Layout], Layout]) -> Layout:
@@ -251,14 +213,25 @@ def _factor(
         raise LayoutError(name, f"shapes {whole} and {inner}", "a shape that divides dim by dim")
     ratio = tuple(map(floordiv, whole, inner))
     swizzle = _factor_swizzles(a, b, weights, outer, name) if a.swizzle or b.swizzle else ()
-    rests, ladders = _factor_blocks(a, ratio, b, inner, outer, name)
     replica, offsets = a.replica, a.offsets
     if replica or b.replica or offsets or b.offsets:
         replica, offsets = _factor_copies(a, b, weights, outer, name)
-    if ladders:
-        fields = [(n, _unscaled(x, weights, name)) for n, x in zip(ratio, rests, strict=True)]
-        factor = build(fields, replica, offsets, swizzle)
-    elif a.box is None:
+    pairs = zip(ratio, inner, strict=True) if outer else zip(inner, ratio, strict=True)
+    cut = tuple(chain.from_iterable(pairs))
+    blocks = _cut(a, cut) if not (a.inner or b.inner) else None
+    if blocks is None and (a.box is not None or b.box is not None):
+        pairs = zip(ratio, repeat(1)) if outer else zip(repeat(1), ratio)
+        part = a.slice(cut, [(0, end) for pair in pairs for end in pair])
+        shard = _unscaled(part.shard, weights, name)
+        factor = make(shard, replica, offsets, swizzle, *part.boxes)
+        (x, shape_x), (y, shape_y) = ((factor, ratio), (b, inner))[:: 1 if outer else -1]
+        again = _interleave(x, shape_x, y, shape_y, weights, name)
+        found = same_map(again, a)
+        if found is not None:
+            raise LayoutError(name, f"{a} is not made of {b}: index {found.x} breaks", str(b))
+        return factor
+    rests = _factor_blocks(a, blocks, cut, b, inner, outer, name)
+    if a.box is None:
         shard = _unscaled(chain.from_iterable(rests), weights, name)
         factor = make(shard, replica, offsets, swizzle, size=a.size // b.size)
     else:
@@ -304,37 +277,29 @@ def _factor_copies(
 
 
 def _factor_blocks(
-    a: Layout, ratio: Shape, b: Layout, inner: Shape, outer: bool, name: str
-) -> tuple[Sequence[Iters], bool]:
-    """The blocks of `a` beside those of `b`, per dim, before they are scaled back.
-
-    Returns:
-        Also whether they are ladders, as where a layout has boxes that no blocks describe.
-    """
-    pairs = zip(ratio, inner, strict=True) if outer else zip(inner, ratio, strict=True)
-    cut = tuple(chain.from_iterable(pairs))
-    inside = bool(a.inner or b.inner)
-    blocks = None if inside else _cut(a, cut)
-    if blocks is None and (inside or a.box is not None):
-        inside, blocks = True, _ladders(a, cut)
+    a: Layout,
+    blocks: Sequence[Iters] | None,
+    cut: Shape,
+    b: Layout,
+    inner: Shape,
+    outer: bool,
+    name: str,
+) -> Sequence[Iters]:
+    """The blocks of `a` beside those of `b`, per dim, before they are scaled back."""
     if blocks is None:
-        index = "" if a.box else f": index {first_uncut(it.fuse(a.shard), cut)} breaks"
+        index = first_uncut(it.fuse(a.shard), cut)
         raise LayoutError(
-            name, f"{a} does not group by {cut}{index}", f"whole copies of {b} in every dim"
+            name,
+            f"{a} does not group by {cut}: index {index} breaks",
+            f"whole copies of {b} in every dim",
         )
     rests, have = (blocks[::2], blocks[1::2]) if outer else (blocks[1::2], blocks[::2])
-    if inside:
-        want = _ladders(b, inner) or tuple([ladder for _, ladder in fields_of(b, inner)])
-    else:
-        want = _cut(b, inner) or tuple([block for _, block in b.group_dims(inner)])
+    want = _cut(b, inner) or tuple([block for _, block in b.group_dims(inner)])
     if have == want:
-        return rests, inside
+        return rests
     place = next(i for i, block in enumerate(want) if block != have[i])
-    level = prod(cut[2 * place + 2 :]) * (1 if outer else ratio[place])
-    if inside:
-        broken = min(rung[0] for rung in {*have[place]} ^ {*want[place]}) * level
-    else:
-        broken = (first_unequal(have[place], want[place]) or 0) * level
+    level = prod(cut[2 * place + (2 if outer else 1) :])
+    broken = (first_unequal(have[place], want[place]) or 0) * level
     raise LayoutError(name, f"{a} is not {b} in dim {place}: index {broken} breaks", str(b))
 
 
@@ -344,15 +309,6 @@ def _cut(layout: Layout, shape: Shape) -> tuple[Iters, ...] | None:
         return it.split_blocks(it.fuse(layout.shard), shape)
     dims = regroup(reduce_dims(layout.dims()), shape)
     return None if dims is None else tuple([trim(n, it.fuse(block)) for n, block in dims])
-
-
-def _ladders(layout: Layout, shape: Shape) -> tuple[Ladder, ...] | None:
-    """The ladders of a shape in normal form, so that equal ladders are equal maps."""
-    try:
-        fields = fields_of(layout, shape)
-    except LayoutError:
-        return None
-    return tuple([normal_field(n, ladder) for n, ladder in fields])
 
 
 def _unscaled(iters: Iterable[Iter], weights: Weights, name: str) -> Iters:

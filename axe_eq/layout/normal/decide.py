@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout.algebra.products import common_refinement
 from axe_eq.layout.normal.chains import ladder_of
 from axe_eq.layout.normal.ladders import Ladder, reduced
-from axe_eq.layout.normal.recover_iters import add, first_unequal, jumps
+from axe_eq.layout.normal.recover_iters import add, first_unequal
 from axe_eq.layout.normal.replicas import by_axis, element_apart, same_image, saturate
 from axe_eq.layout.normal.tables import point_table
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.boxes import Dims, reduce_dims, regroup
+from axe_eq.layout.value.boxes import reduce_dims
+from axe_eq.layout.value.indexing import common_refinement
 from axe_eq.layout.value.iters import Iters
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.reports import Image
@@ -76,10 +76,9 @@ def _first_linear(a: Layout, b: Layout) -> int | None:
         return 0
     if a.box is None and b.box is None:
         return first_unequal(it.fuse(a.shard), it.fuse(b.shard))
-    if a.inner or b.inner:
-        return _first_inner(a, b)
-    dims = reduce_dims(a.dims()), reduce_dims(b.dims())
-    return None if dims[0] == dims[1] else _first_boxed(a, b, dims)
+    if not (a.inner or b.inner) and reduce_dims(a.dims()) == reduce_dims(b.dims()):
+        return None  # reduced boxes are unique
+    return _first_boxed(a, b)
 
 
 def _same_copies(a: Layout, b: Layout) -> bool:
@@ -95,25 +94,8 @@ def _same_copies(a: Layout, b: Layout) -> bool:
     )
 
 
-def _first_boxed(a: Layout, b: Layout, dims: tuple[Dims, Dims]) -> int:
-    """The first index at which two maps with different reduced boxes differ.
-
-    Where both are padded along the same dims, it is read off; else everything below some index
-    that differs is looked at, or the first 2**26 elements of it.
-
-    Raises:
-        SearchError: none of the ends of rows and levels differs, and too many elements to look.
-    """
-    index = _first_by_dims(*dims)
-    if index is not None:
-        return index
-    found = _first_enumerated(a, b, sorted({*_candidates(dims, a.size)}))
-    assert found is not None  # reduced boxes differ
-    return found
-
-
-def _first_inner(a: Layout, b: Layout) -> int | None:
-    """The first index at which two maps differ, one of them of boxes in boxes.
+def _first_boxed(a: Layout, b: Layout) -> int | None:
+    """The first index at which two maps differ, one of them boxed.
 
     The lowest rung that differs shows it, where each ladder is the only one of its map; else
     everything is looked at, or what is below some index that differs.
@@ -121,18 +103,19 @@ def _first_inner(a: Layout, b: Layout) -> int | None:
     Raises:
         SearchError: none of the first 2**26 elements differs, and there are more.
     """
-    marks = {0}
+    levels = {1}
     reached: list[Ladder] = []
     for layout in (a, b):
         ladder = ladder_of(layout)
         if ladder is not None:
             short, sure = reduced(layout.size, ladder)
-            marks |= {level for level, _, _ in short}
+            levels |= {level for level, _, _ in short}
             reached += [short] if sure else []
     if len(reached) == 2:
         differing = [rung[0] for rung in {*reached[0]} ^ {*reached[1]}]
         return min(differing, default=None)
-    return _first_enumerated(a, b, sorted(marks))
+    marks = {x + y for x in levels for y in (0, *levels, *(-level for level in levels))}
+    return _first_enumerated(a, b, sorted(x for x in marks if 0 <= x < a.size))
 
 
 def _first_enumerated(a: Layout, b: Layout, marks: Sequence[int]) -> int | None:
@@ -162,40 +145,6 @@ def _differing(a: Layout, b: Layout, some: NDArray[np.int64]) -> int | None:
     for axis in {*one, *two}:
         differs |= one.get(axis, zero) != two.get(axis, zero)
     return int(some[np.argmax(differs)]) if differs.any() else None
-
-
-def _first_by_dims(one: Dims, two: Dims) -> int | None:
-    """The first difference of two boxes that common dims describe: in the fastest dim that has one.
-
-    None where no common dims describe both.
-    """
-    try:
-        shape = common_refinement([[extent for extent, _ in dims] for dims in (one, two)])
-    except LayoutError:
-        return None
-    parts = regroup(one, shape), regroup(two, shape)
-    if parts[0] is None or parts[1] is None:
-        return None
-    inner = 1
-    for (extent, block), (_, other) in zip(reversed(parts[0]), reversed(parts[1]), strict=True):
-        place = first_unequal(block, other)
-        if place is not None:
-            return place * inner
-        inner *= extent
-    raise AssertionError("the boxes are equal")
-
-
-def _candidates(dims: tuple[Dims, Dims], size: int) -> Iterator[int]:
-    """Indices where reduced boxes show a difference: near row ends, at distances of levels."""
-    marks = {1}
-    for box in dims:
-        inner = 1
-        for extent, block in reversed(box):
-            marks |= {inner * level for level, _ in jumps(block)} | {inner * extent}
-            inner *= extent
-    for x in marks:
-        yield from (x + y for y in (0, *marks) if x + y < size)
-        yield from (x - y for y in marks if 0 < x - y < size)
 
 
 def _many_copies(layout: Layout) -> bool:

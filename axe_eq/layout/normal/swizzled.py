@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from axe_eq.errors import SearchError
 from axe_eq.layout.normal.elimination import eliminated
 from axe_eq.layout.normal.recover_iters import NoIters, from_table
-from axe_eq.layout.normal.swizzle_filter import sieved
-from axe_eq.layout.normal.tables import MAX_RUNGS, from_points, plain_form, point_table
+from axe_eq.layout.normal.tables import MAX_RUNGS, divisors, from_points, plain_form, point_table
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.boxes import reduce_dims
 from axe_eq.layout.value.iters import Iters
@@ -35,6 +34,7 @@ from axe_eq.layout.value.swizzle import MAX_BIT, Swizzle
 MAX_POINTS = 2**18
 MAX_FITS = 2**6  # swizzles that leave a layout on their axis, which are tried with those of others
 MAX_JOINT = 2**8  # stacks on all axes
+LOOKED_AT = (2**6, 2**10, 2**14)  # elements, before a swizzle is undone on all
 
 Points = NDArray[np.int64]
 Stack = tuple[Swizzle, ...]
@@ -125,7 +125,7 @@ def _split(layout: Layout) -> tuple[Iters, Layout]:
 def _peeled(points: Points, axes: tuple[str, ...]) -> tuple[Iters, Points]:
     """The slow iters that step beyond all coordinates of the rest, and the least such rest."""
     count = len(points)
-    for inner in (n for n in range(1, count) if count % n == 0):
+    for inner in divisors(count)[:-1]:
         steps = points[::inner, 0] - points[0, 0]
         try:
             outer = from_table(dict(zip(axes, steps.T, strict=True)))
@@ -189,6 +189,24 @@ def _fits(column: Points, axis: str) -> Iterator[Swizzle]:
     for sw in sieved(column[:, :, 0], swizzles_on(column, axis)):
         if any(_left(column, (axis,), [(sw,)])):
             yield sw
+
+
+def sieved(column: Points, swizzles: Iterator[Swizzle]) -> Iterator[Swizzle]:
+    """The swizzles, in their order, that may leave a layout of ``[size, copies]`` coordinates.
+
+    From one element to the next a layout makes one step per digit, of which it has few.
+    """
+    most = 2 * len(column).bit_length()
+    for sw in swizzles:
+        if all(_steps_few(sw.undo(column[:length]), most) for length in LOOKED_AT):
+            yield sw
+
+
+def _steps_few(some: Points, most: int) -> bool:
+    """Whether elements have equal copies, and make at most so many different steps."""
+    some = np.sort(some, axis=1)
+    apart = some - some[:, :1]
+    return not (apart != apart[0]).any() and len(set(np.diff(some[:, 0]).tolist())) <= most
 
 
 def swizzles_on(column: Points, axis: str) -> Iterator[Swizzle]:

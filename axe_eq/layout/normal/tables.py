@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
-from math import prod
+from math import isqrt, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from axe_eq.layout.normal.images import Steps, factor
 from axe_eq.layout.normal.ladder_search import find_ladder
 from axe_eq.layout.normal.ladders import is_wide
 from axe_eq.layout.normal.recover_iters import NoIters, from_table
-from axe_eq.layout.normal.replicas import MAX_SPAN, least_steps, reach_of, saturate
+from axe_eq.layout.normal.replicas import MAX_SPAN, image_table, least_steps, saturate
 from axe_eq.layout.value.boxes import Dims
 from axe_eq.layout.value.check import check_axis, make_offsets
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters, size
@@ -223,8 +224,9 @@ def steps_of(values: Table) -> Steps | None:
         run = int(np.argmin(np.isin(np.arange(len(rest) + 1) * stride, rest)))
         greedy.append((stride * unit, run))
         rest = rest[~np.isin(rest - stride, rest)]
-    if reach_of(greedy) == values[-1] and np.array_equal(_image(greedy, len(values)), values):
-        return least_steps(saturate(greedy))
+    with suppress(SearchError):  # of more elements than these
+        if np.array_equal(image_table(tuple(greedy), len(values)), values):
+            return least_steps(saturate(greedy))
     if values[-1] // unit < MAX_SPAN:
         found = factor(_bits(values // unit))
         if found is None:
@@ -251,16 +253,6 @@ def _clustered(values: Table) -> Steps | None:
     )
 
 
-def _image(steps: Sequence[tuple[int, int]], most: int) -> Table:
-    """The image, ascending, if it can have at most that many elements."""
-    if prod(extent for _, extent in steps) > most:
-        return np.zeros(0, dtype=np.int64)
-    values = np.zeros(1, dtype=np.int64)
-    for stride, extent in steps:
-        values = np.add.outer(values, np.arange(extent) * stride).reshape(-1)
-    return np.sort(values)
-
-
 def _bits(values: Table) -> int:
     flags = np.zeros(int(values[-1]) + 1, dtype=np.uint8)
     flags[values] = 1
@@ -273,8 +265,10 @@ def boxed_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:
     The innermost extent of a reduced box is unique, so the first that fits is the one.
     """
     count = len(table)
-    for inner in (n for n in range(2, count + 1) if count % n == 0):
+    for inner in divisors(count)[1:]:
         head, rows = table[:inner], table[::inner]
+        if inner < count and not np.array_equal(table[inner : 2 * inner] - rows[1], head):
+            continue  # seen by two rows alone
         if not np.array_equal((rows[:, None, :] + head[None]).reshape(table.shape), table):
             continue
         try:
@@ -289,6 +283,12 @@ def boxed_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:
         if outer is not None:
             return (*outer, (inner, block))
     return None
+
+
+def divisors(number: int) -> list[int]:
+    """The divisors of a positive number, ascending."""
+    low = [n for n in range(1, isqrt(number) + 1) if number % n == 0]
+    return sorted({*low, *(number // n for n in low)})
 
 
 def outer_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lark import Token, Transformer
+from lark import Token
 
 from axe_eq.layout.notation.blocks import Names
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.notation.text import Context, Reader, parse, refuse
 from axe_eq.layout.value.layout import Layout
 
 
-class _Symbols(Transformer[Token, list[tuple[int, ...]]]):
+class _Symbols(Reader):
     def REPLICATED(self, _token: Token) -> tuple[int, ...]:
         return ()
 
     def SHARDED(self, token: Token) -> tuple[int, ...]:
         return tuple(map(int, token[1:]))
-
-    def start(self, symbols: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        return symbols
 
 
 def read(text: str, context: Context) -> Layout:
@@ -33,16 +30,16 @@ def read(text: str, context: Context) -> Layout:
     Raises:
         NotationError: not one symbol per dim, or a mesh dim that does not exist or repeats.
     """
-    shape, mesh = needed_shape("alpa", text, context), needed_mesh("alpa", text, context)
+    shape, mesh = needed_shape(context), needed_mesh(context)
     symbols = parse("alpa", text, _Symbols())
     if len(symbols) != len(shape):
-        refuse("alpa", text, f"{len(symbols)} symbols", f"one per dim of {shape}")
+        refuse(f"{len(symbols)} symbols", f"one per dim of {shape}")
     names = list(mesh.shape)
     for digit in (digit for symbol in symbols for digit in symbol):
         if digit >= len(names):
-            refuse("alpa", text, f"mesh dim {digit}", f"0 to {len(names) - 1} of {mesh}")
+            refuse(f"mesh dim {digit}", f"0 to {len(names) - 1} of {mesh}")
     dims = [tuple(names[digit] for digit in symbol) for symbol in symbols]
-    return build("alpa", text, lambda: sharded("alpa", text, shape, mesh, dims))
+    return sharded(shape, mesh, dims)
 
 
 def write(layout: Layout, context: Context) -> str:
@@ -51,13 +48,13 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    mesh = known_mesh("alpa", layout, context)
+    mesh = known_mesh(context)
     order = list(mesh.shape)
 
     def spec(names: Sequence[Names]) -> str:
         digits = [[order.index(name) for name in dim] for dim in names]
         if any(digit > 9 for dim in digits for digit in dim):
-            raise refusal("alpa", layout, f"{len(order)} mesh dims", "one digit per mesh dim")
+            refuse(f"{len(order)} mesh dims", "one digit per mesh dim")
         return "".join(f"S{''.join(map(str, dim))}" if dim else "R" for dim in digits)
 
-    return written("alpa", layout, context, mesh, spec)
+    return written(layout, context, mesh, spec)

@@ -17,7 +17,6 @@ from axe_eq.layout.notation.text import (
     MAX_CHARS,
     Context,
     Reader,
-    build,
     fit,
     given,
     parse,
@@ -96,18 +95,16 @@ def read(text: str, context: Context) -> Layout:
     parts = [item for item in children if isinstance(item, Part)]
     modes = [item for item in children if isinstance(item, Swizzle | _ByteMode)]
     boxes = [item for item in children if isinstance(item, _Box)]
-    swizzles = [_swizzle(text, mode, context.itemsize) for mode in modes]
+    swizzles = [_swizzle(mode, context.itemsize) for mode in modes]
     if sum(part.kind == "S" for part in parts) > 1:
-        refuse("axe", text, "two S parts", "one S, then + R and + offsets")
-    shard, replica, offset = summed("axe", text, parts)
+        refuse("two S parts", "one S, then + R and + offsets")
+    shard, replica, offset = summed(parts)
     if boxes and boxes[0].order is not None:
-        refuse("axe", text, f"order {boxes[0].order} of the first box", "the logical order there")
+        refuse(f"order {boxes[0].order} of the first box", "the logical order there")
     box, padded, _ = boxes[0] if boxes else (None, None, None)
     inner = [(n, n if m is None else m, order or ()) for n, m, order in boxes[1:]]
-    layout = build(
-        "axe", text, lambda: Layout(shard, replica, offset, swizzles, box, padded, inner)
-    )
-    return fit("axe", text, layout, context.shape)
+    layout = Layout(shard, replica, offset, swizzles, box, padded, inner)
+    return fit(layout, context.shape)
 
 
 def _printed(text: str) -> list[Part] | None:
@@ -130,9 +127,7 @@ def _printed(text: str) -> list[Part] | None:
     return parts
 
 
-def summed(
-    notation: str, text: str, parts: Iterable[Part]
-) -> tuple[list[Iter], list[Iter], dict[str, int]]:
+def summed(parts: Iterable[Part]) -> tuple[list[Iter], list[Iter], dict[str, int]]:
     """The iters of D and of R that parts have together, and their offset.
 
     Raises:
@@ -145,21 +140,21 @@ def summed(
             ((value, axis),) = strides
             offset[axis] = offset.get(axis, 0) + value
         else:
-            iters[kind] += zip_iters(notation, text, extents, strides)
+            iters[kind] += zip_iters(extents, strides)
     return iters["S"], iters["R"], offset
 
 
-def _swizzle(text: str, mode: Swizzle | _ByteMode, itemsize: int | None) -> Swizzle:
+def _swizzle(mode: Swizzle | _ByteMode, itemsize: int | None) -> Swizzle:
     if isinstance(mode, Swizzle):
         return mode
     if mode.row_bytes not in _BYTE_MODES:
-        refuse("axe", text, f"swizzle mode {mode.row_bytes}B", "32B, 64B or 128B")
+        refuse(f"swizzle mode {mode.row_bytes}B", "32B, 64B or 128B")
     if itemsize is None:  # the mode counts bytes, and swizzles count elements
         wrong = f"swizzle mode {mode.row_bytes}B without the size of an element"
-        refuse("axe", text, wrong, spelling().itemsize(None))
+        refuse(wrong, spelling().itemsize(None))
     if itemsize not in (1, 2, 4, 8, 16):
         wrong = f"swizzle mode {mode.row_bytes}B with itemsize {itemsize}"
-        refuse("axe", text, wrong, "itemsize 1, 2, 4, 8 or 16")
+        refuse(wrong, "itemsize 1, 2, 4, 8 or 16")
     return Swizzle(mode.axis, _BYTE_MODES[mode.row_bytes], 5 - itemsize.bit_length(), 3)
 
 

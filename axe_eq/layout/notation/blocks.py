@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from axe_eq.layout.normal.tables import point_table
 from axe_eq.layout.notation.common import settled
-from axe_eq.layout.notation.text import refusal
+from axe_eq.layout.notation.text import refuse
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.layout import Layout, make
 from axe_eq.layout.value.mesh import Mesh
@@ -59,11 +59,10 @@ class Blocks(NamedTuple):
         return line.reshape(len(line), -1)[:, 0]
 
 
-def find_blocks(notation: str, layout: Layout, shape: tuple[int, ...], axis: str) -> Blocks:
+def find_blocks(layout: Layout, shape: tuple[int, ...], axis: str) -> Blocks:
     """The blocks of equal size whose devices a layout tells.
 
     Args:
-        notation: for errors.
         layout: of as many elements as the shape has.
         shape: the tensor's extents.
         axis: that of device ids.
@@ -74,22 +73,22 @@ def find_blocks(notation: str, layout: Layout, shape: tuple[int, ...], axis: str
     layout = settled(layout)
     copies = it.size(tuple(item for item in layout.replica if item[2] == axis))
     if copies > MAX_DEVICES:
-        raise refusal(notation, layout, f"copies on {copies} devices", f"at most {MAX_DEVICES}")
+        refuse(f"copies on {copies} devices", f"at most {MAX_DEVICES}")
     pitch = [prod(shape[dim + 1 :]) for dim in range(len(shape))]
     single = without_copies(layout)
     sizes = [_size(single, axis, n, step) for n, step in zip(shape, pitch, strict=True)]
     counts = [-(-extent // size) for extent, size in zip(shape, sizes, strict=True)]
     if prod(counts) * copies > MAX_DEVICES:
         wrong = f"blocks on {prod(counts) * copies} devices"
-        raise refusal(notation, layout, wrong, f"at most {MAX_DEVICES}")
+        refuse(wrong, f"at most {MAX_DEVICES}")
     index = np.zeros(1, dtype=np.int64)
     for count, size, step in zip(counts, sizes, pitch, strict=True):
         index = np.add.outer(index, np.arange(count) * (size * step)).reshape(-1)
     table = devices_of(layout, index, axis)
     if table.min() < 0:
-        raise refusal(notation, layout, f"device {table.min()}", "0 or more")
+        refuse(f"device {table.min()}", "0 or more")
     if len(np.unique(table)) < table.size:
-        raise refusal(notation, layout, "blocks are dealt out in turns", "one block per device")
+        refuse("blocks are dealt out in turns", "one block per device")
     return Blocks(shape, tuple(sizes), table.reshape(*counts, copies))
 
 
@@ -120,7 +119,7 @@ def _size(layout: Layout, axis: str, extent: int, step: int) -> int:
 # ---- mesh dims ----------------------------------------------------------------------------------
 
 
-def find_names(notation: str, layout: Layout, shape: tuple[int, ...], mesh: Mesh) -> list[Names]:
+def find_names(layout: Layout, shape: tuple[int, ...], mesh: Mesh) -> list[Names]:
     """The mesh dims of each tensor dim, slowest first.
 
     A mesh dim along which blocks of a tensor dim move shards that one; the slower it is, the later
@@ -129,18 +128,18 @@ def find_names(notation: str, layout: Layout, shape: tuple[int, ...], mesh: Mesh
     Raises:
         NotationError: as `find_blocks`, or no whole mesh dims number these blocks.
     """
-    blocks = find_blocks(notation, layout, shape, mesh.axis)
+    blocks = find_blocks(layout, shape, mesh.axis)
     copies = blocks.devices.reshape(-1, blocks.devices.shape[-1])[0]
     copied = copied_dims(copies, mesh)
     if copied is None:
         wrong = f"the first element on devices {shown(copies)}"
-        raise refusal(notation, layout, wrong, f"0 and its copies along whole dims of {mesh}")
+        refuse(wrong, f"0 and its copies along whole dims of {mesh}")
     lines = [blocks.along(dim) for dim in range(len(shape))]
     moved = [moved_dims(line, mesh) for line in lines]
     tiles = list(zip(lines, shape, blocks.sizes, strict=True))
     found = next(_assigned(tiles, moved, still_dims([copied, *moved], mesh), mesh), None)
     if found is None:
-        raise refusal(notation, layout, "blocks over parts of mesh dims", f"whole dims of {mesh}")
+        refuse("blocks over parts of mesh dims", f"whole dims of {mesh}")
     return found
 
 

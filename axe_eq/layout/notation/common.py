@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 
-from axe_eq.errors import LayoutError, SearchError
+from axe_eq.errors import SearchError
 from axe_eq.layout.normal.recover_iters import NoIters
 from axe_eq.layout.normal.swizzled import under_swizzles
 from axe_eq.layout.normal.tables import from_points, point_table
-from axe_eq.layout.notation.text import Context, refusal
+from axe_eq.layout.notation.text import Context, refuse
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.iters import DEFAULT_AXIS, Iters
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout, make
 
 MAX_DECIDED = 1 << 16
@@ -36,7 +38,7 @@ def in_bits(layout: Layout) -> Layout:
     return layout if found is None else found
 
 
-def without_box(notation: str, layout: Layout) -> Layout:
+def without_box(layout: Layout) -> Layout:
     """The same map without a padded box.
 
     Raises:
@@ -45,27 +47,15 @@ def without_box(notation: str, layout: Layout) -> Layout:
     if layout.box is None:
         return layout
     parts = layout.shard, layout.replica, layout.offsets, ()
-    plain = canonical(notation, make(*parts, *layout.boxes))
+    plain = make(*parts, *layout.boxes).canonical()
     if plain.box is None and not plain.swizzle:
         return make(plain.shard, plain.replica, plain.offsets, layout.swizzle)
     padded = it.size(plain.shard)
     wrong = f"{plain.size} elements padded to {padded}" if padded > plain.size else "a box in a box"
-    raise refusal(notation, layout, wrong, "no padding")
+    refuse(wrong, "no padding")
 
 
-def canonical(notation: str, layout: Layout) -> Layout:
-    """The canonical form of a layout.
-
-    Raises:
-        NotationError: it is not found within its limits.
-    """
-    try:
-        return layout.canonical()
-    except SearchError as error:
-        raise refusal(notation, layout, f"{error.thing}: {error.wrong}", error.expected) from None
-
-
-def without_replica(notation: str, layout: Layout) -> Layout:
+def without_replica(layout: Layout) -> Layout:
     """The same map without replica iters.
 
     Raises:
@@ -74,11 +64,11 @@ def without_replica(notation: str, layout: Layout) -> Layout:
     plain = settled(layout)
     if not plain.replica:
         return plain
-    raise refusal(notation, layout, "an element has several places", "no replicas")
+    refuse("an element has several places", "no replicas")
 
 
-def without_swizzle(notation: str, layout: Layout) -> Layout:
-    """The same map without a swizzle.
+def without_swizzle(layout: Layout, rungs: int = 0) -> Layout:
+    """The same map without a swizzle, maybe in boxes in boxes of so many digits.
 
     Raises:
         NotationError: the swizzle moves some element.
@@ -86,25 +76,19 @@ def without_swizzle(notation: str, layout: Layout) -> Layout:
     acting = tuple(sw for sw in layout.swizzle if sw.bits)
     if not acting:
         return make(layout.shard, layout.replica, layout.offsets, (), *layout.boxes)
-    plain = _unswizzled(layout)
-    if plain is not None and not plain.swizzle:
-        return plain
-    raise refusal(notation, layout, f"swizzle {acting[0]}", "strides only")
-
-
-def _unswizzled(layout: Layout) -> Layout | None:
-    """The layout without swizzles that has this map, or None: there is none, or none is known."""
-    try:
+    with suppress(NoIters, SearchError):
         if layout.size * it.size(layout.replica) > MAX_DECIDED:
-            return layout.canonical()
-        axes = layout.axes
-        table = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)
-        return from_points(table, axes, boxed=True)
-    except (NoIters, SearchError):
-        return None
+            plain = layout.canonical()
+        else:
+            index = np.arange(layout.size, dtype=np.int64)
+            table = point_table(layout, index, layout.axes)
+            plain = from_points(table, layout.axes, boxed=True, rungs=rungs)
+        if not plain.swizzle:
+            return plain
+    refuse(f"swizzle {acting[0]}", "strides only")
 
 
-def only_axis(notation: str, layout: Layout, why: str, axis: str = DEFAULT_AXIS) -> int:
+def only_axis(layout: Layout, why: str, axis: str = DEFAULT_AXIS) -> int:
     """Checks that the layout lives on one axis, and returns its offset there.
 
     Raises:
@@ -113,17 +97,5 @@ def only_axis(notation: str, layout: Layout, why: str, axis: str = DEFAULT_AXIS)
     used = {item[2] for item in layout.shard + layout.replica if item[0] > 1 and item[1]}
     used |= {name for name, _ in layout.offsets} | {sw.axis for sw in layout.swizzle}
     for other in sorted(used - {axis}):
-        raise refusal(notation, layout, f"axis {other}", why)
+        refuse(f"axis {other}", why)
     return layout.offset.get(axis, 0)
-
-
-def blocks_of(notation: str, layout: Layout, shape: tuple[int, ...]) -> tuple[Iters, ...]:
-    """The iters of each dim of `shape`, fewest possible.
-
-    Raises:
-        NotationError: the shape does not fit, or an iter lies across two dims.
-    """
-    try:
-        return layout.group(shape).blocks
-    except LayoutError as error:
-        raise refusal(notation, layout, f"{error.thing}: {error.wrong}", error.expected) from None

@@ -11,18 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from lark import Token, v_args
 
-from axe_eq.layout.notation.common import (
-    blocks_of,
-    in_bits,
-    only_axis,
-    without_box,
-    without_replica,
-)
-from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refuse
+from axe_eq.layout.notation.common import in_bits, only_axis, without_box, without_replica
+from axe_eq.layout.notation.text import Context, Reader, given, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, size
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.swizzle import Swizzle
@@ -86,10 +80,10 @@ def read(text: str, context: Context) -> Layout:
             coordinate stride (``1@0``), or a swizzle that CuTe refuses.
     """
     *front, shape, stride = parse("cute", text, _Trees())
-    modes = _modes(text, shape, stride, context.shape)
+    modes = _modes(shape, stride, context.shape)
     shard = [item for mode in modes for item in reversed(mode)]
-    offset, swizzles = _read_front(text, front)
-    return build("cute", text, lambda: Layout(shard, (), {DEFAULT_AXIS: offset}, swizzles))
+    offset, swizzles = _read_front(front)
+    return Layout(shard, (), {DEFAULT_AXIS: offset}, swizzles)
 
 
 def dims(text: str) -> tuple[int, ...] | None:
@@ -108,78 +102,71 @@ def _product(tree: Tree) -> int | None:
     return None if None in sizes else prod(size for size in sizes if size is not None)
 
 
-def _read_front(text: str, front: Sequence[_Front]) -> tuple[int, list[Swizzle]]:
+def _read_front(front: Sequence[_Front]) -> tuple[int, list[Swizzle]]:
     """The offset that is added first, and the swizzles after it: each may bring an offset."""
     swizzles: list[Swizzle] = []
     for place, item in enumerate(front):
         if isinstance(item, _Swizzle):
             bits = front[place + 1] if place + 1 < len(front) else None
-            swizzles += _read_swizzle(text, item, bits.bits if isinstance(bits, _Pointer) else 8)
+            swizzles += _read_swizzle(item, bits.bits if isinstance(bits, _Pointer) else 8)
         elif not place or not isinstance(front[place - 1], _Swizzle):
-            _refuse(text, "an offset without a swizzle before it", "Sw<B,M,S> o offset o layout")
+            refuse("an offset without a swizzle before it", "Sw<B,M,S> o offset o layout")
     last = front[-1] if front else _Offset(0)
     inner = [item for item in front[:-1] if isinstance(item, _Offset) and item.value]
     if inner:
-        _refuse(text, f"offset {inner[0].value} between two swizzles", "offset 0 there")
+        refuse(f"offset {inner[0].value} between two swizzles", "offset 0 there")
     return last.value if isinstance(last, _Offset) else 0, swizzles
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("cute", text, wrong, expected)
-
-
-def _modes(
-    text: str, shape: Tree, stride: Tree, dims: tuple[int, ...] | None
-) -> Sequence[Sequence[Iter]]:
+def _modes(shape: Tree, stride: Tree, dims: tuple[int, ...] | None) -> Sequence[Sequence[Iter]]:
     """The top-level modes in the order in which Axe's linear index has them, slow to fast."""
-    _check_profile(text, shape, stride)
+    _check_profile(shape, stride)
     pairs = zip(shape, stride, strict=True) if isinstance(shape, tuple) else [(shape, stride)]
-    modes = [tuple(_leaves(text, *pair)) for pair in pairs]
+    modes = [tuple(_leaves(*pair)) for pair in pairs]
     if dims is None:
         return modes[::-1]
     sizes = tuple(map(size, modes))
     if sizes != dims:
-        _refuse(text, f"top-level modes of sizes {sizes}", f"the shape {dims}")
+        refuse(f"top-level modes of sizes {sizes}", f"the shape {dims}")
     return modes
 
 
-def _check_profile(text: str, shape: Tree, stride: Tree) -> None:
+def _check_profile(shape: Tree, stride: Tree) -> None:
     """Checks that shape and stride are nested alike, as CuTe demands."""
     nested = isinstance(shape, tuple)
     if nested != isinstance(stride, tuple) or (nested and len(shape) != len(stride)):
-        _refuse(
-            text,
+        refuse(
             f"shape {show(shape)} and stride {show(stride)} are nested differently",
             "the same profile",
         )
     if nested:
         for inner in zip(shape, stride, strict=True):
-            _check_profile(text, *inner)
+            _check_profile(*inner)
 
 
-def _leaves(text: str, shape: Tree, stride: Tree) -> Iterator[Iter]:
+def _leaves(shape: Tree, stride: Tree) -> Iterator[Iter]:
     if isinstance(shape, tuple):
         for inner in zip(shape, stride, strict=True):
-            yield from _leaves(text, *inner)
+            yield from _leaves(*inner)
         return
     for value in (shape, stride):
         if isinstance(value, str):
             reason = "is only known at run time" if value == "?" else "counts along a coordinate"
-            _refuse(text, f"{value} {reason}", "an integer")
+            refuse(f"{value} {reason}", "an integer")
     yield shape, stride, DEFAULT_AXIS
 
 
-def _read_swizzle(text: str, sw: _Swizzle, bits: int) -> list[Swizzle]:
+def _read_swizzle(sw: _Swizzle, bits: int) -> list[Swizzle]:
     """The swizzle on elements of so many bits, where CuTe's own acts on bytes."""
     if sw.bits < 0 or sw.base < 0 or abs(sw.shift) < sw.bits:
-        _refuse(text, str(sw), "B >= 0, M >= 0 and |S| >= B")
+        refuse(str(sw), "B >= 0, M >= 0 and |S| >= B")
     if bits < 1 or bits & (bits - 1):
-        _refuse(text, f"elements of {bits} bits", "a power of two")
+        refuse(f"elements of {bits} bits", "a power of two")
     if sw.bits == 0:
         return []
     base = sw.base - (bits.bit_length() - 4)
     if base < 0:
-        _refuse(text, f"{sw} moves bits below one element", "whole elements")
+        refuse(f"{sw} moves bits below one element", "whole elements")
     return [Swizzle(DEFAULT_AXIS, sw.bits, base, sw.shift)]
 
 
@@ -194,8 +181,8 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: several axes, replicas, padding, or a swizzle that CuTe refuses.
     """
-    layout = without_replica("cute", layout)
-    return _written(without_box("cute", in_bits(layout)), context)
+    layout = without_replica(layout)
+    return _written(without_box(in_bits(layout)), context)
 
 
 def _accepted(sw: Swizzle) -> list[Swizzle]:
@@ -214,11 +201,11 @@ def _accepted(sw: Swizzle) -> list[Swizzle]:
 
 def _written(layout: Layout, context: Context) -> str:
     """The text of a layout without replicas and boxes."""
-    offset = only_axis("cute", layout, "CuTe offsets have one axis, m")
+    offset = only_axis(layout, "CuTe offsets have one axis, m")
     if context.shape is None:
         shape, stride = _columns(layout.shard)
     else:
-        modes = [_columns(block) for block in blocks_of("cute", layout, context.shape)]
+        modes = [_columns(block) for block in layout.group(context.shape).blocks]
         shape, stride = (
             (show(tuple(column)) for column in zip(*modes, strict=True)) if modes else ("()", "()")
         )

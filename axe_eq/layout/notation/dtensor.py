@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 from lark import Token, v_args
@@ -20,24 +20,20 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import SearchError
 from axe_eq.layout.normal.ladder_search import find_ladder
-from axe_eq.layout.normal.recover_iters import NoIters
-from axe_eq.layout.normal.tables import from_points
-from axe_eq.layout.notation.cells import Cell, cells_of
+from axe_eq.layout.normal.ladders import rooms_of
 from axe_eq.layout.notation.common import settled
 from axe_eq.layout.notation.dtensor_search import find_placements
 from axe_eq.layout.notation.sharding import (
-    LadderDim,
     LocalDim,
     confirmed,
     known_mesh,
     needed_mesh,
     needed_shape,
     place,
-    scaled,
     tensor_shape,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, Reader, build, parse, refusal, refuse
+from axe_eq.layout.notation.text import Context, Reader, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -84,51 +80,42 @@ def read(text: str, context: Context) -> Layout:
         NotationError: not one placement per mesh dim, a dim out of range, a Partial, or uneven
             chunks whose digits step on devices and inside a device at once.
     """
-    shape, mesh = needed_shape("dtensor", text, context), needed_mesh("dtensor", text, context)
-    placements = _checked(text, parse("dtensor", text, _Placements()), shape, mesh)
-    return build("dtensor", text, lambda: _sharded(text, placements, shape, mesh))
+    shape, mesh = needed_shape(context), needed_mesh(context)
+    placements = _checked(parse("dtensor", text, _Placements()), shape, mesh)
+    return _sharded(placements, shape, mesh)
 
 
 def _checked(
-    text: str, placements: Sequence[_Shard | str], shape: Sequence[int], mesh: Mesh
+    placements: Sequence[_Shard | str], shape: Sequence[int], mesh: Mesh
 ) -> list[_Placement]:
     if len(placements) != len(mesh.shape):
-        _refuse(text, f"{len(placements)} placements", f"{len(mesh.shape)}, one per dim of {mesh}")
+        refuse(f"{len(placements)} placements", f"{len(mesh.shape)}, one per dim of {mesh}")
     checked: list[_Placement] = []
     for placement in placements:
         if isinstance(placement, str):
             if placement.startswith("Partial"):
-                _refuse(
-                    text,
+                refuse(
                     f"{placement} is a pending reduction: a value with one more dim, not a place",
                     "Shard, Replicate or _StridedShard",
                 )
             checked.append(None)
             continue
         if not -len(shape) <= placement.dim < len(shape):
-            _refuse(text, f"dim {placement.dim}", f"below the rank {len(shape)}")
+            refuse(f"dim {placement.dim}", f"below the rank {len(shape)}")
         if placement.split_factor < 1:
-            _refuse(text, f"split_factor {placement.split_factor}", "at least 1")
+            refuse(f"split_factor {placement.split_factor}", "at least 1")
         checked.append(placement._replace(dim=placement.dim % len(shape)))
     return checked
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("dtensor", text, wrong, expected)
-
-
-def _sharded(
-    text: str, placements: Sequence[_Placement], shape: Sequence[int], mesh: Mesh
-) -> Layout:
+def _sharded(placements: Sequence[_Placement], shape: Sequence[int], mesh: Mesh) -> Layout:
     steps: list[list[_Step]] = [[] for _ in shape]
     used: set[str] = set()
     for placement, (name, (count, stride)) in zip(placements, mesh.axes.items(), strict=True):
         if placement is not None:
             used.add(name)
             steps[placement.dim].append(_Step(count, stride, placement.split_factor))
-    dims = [
-        _local_dim(text, extent, own, mesh.axis) for extent, own in zip(shape, steps, strict=True)
-    ]
+    dims = [_local_dim(extent, own, mesh.axis) for extent, own in zip(shape, steps, strict=True)]
     return place(dims, unused_replicas(mesh, used))
 
 
@@ -140,7 +127,7 @@ class _Step(NamedTuple):
     split_factor: int
 
 
-def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim:
+def _local_dim(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
     """A dim after its placements, read off from where its values go.
 
     Where all pieces and chunks are equal, only the first value of every part is looked at.
@@ -149,18 +136,15 @@ def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> Loc
     unit = 1 if extent % parts else extent // parts
     if extent // unit > MAX_VALUES:
         wrong = f"{extent} values in {parts} parts"
-        _refuse(text, wrong, f"at most {MAX_VALUES}, of equal parts that many parts")
+        refuse(wrong, f"at most {MAX_VALUES}, of equal parts that many parts")
     found = _enumerated(extent // unit, steps, axis)
     if found is None:
-        _refuse(text, f"uneven shards of {extent} values", "shards that padded boxes compute")
-    if unit == 1 or isinstance(found, LadderDim):
-        return found
-    block = [item for cell in found.cells for item in scaled(cell.block, unit)]
-    return LocalDim((Cell(extent, (*block, (unit, 1, DEFAULT_AXIS))),), found.room * unit)
+        refuse(f"uneven shards of {extent} values", "shards that padded boxes compute")
+    return found.times(unit) if unit > 1 else found
 
 
-def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim | None:
-    """A dim from where each of its values goes: a box, else boxes in boxes that line up.
+def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | None:
+    """A dim from where each of its values goes.
 
     Returns:
         None where no digits that step on one axis each compute that, or none are found.
@@ -172,16 +156,15 @@ def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | La
             for device, values in held.items()
             for place, given in enumerate(_shards(values, step))
         }
-    table = np.empty((extent, 1, 2), dtype=np.int64)
+    table = np.empty((extent, 2), dtype=np.int64)
     for device, values in held.items():
-        table[values, 0] = np.stack([np.full(len(values), device), np.arange(len(values))], axis=1)
-    room, axes = max(map(len, held.values())), (axis, DEFAULT_AXIS)
-    try:
-        return LocalDim(tuple(cells_of(from_points(table, axes, boxed=True))), room)
-    except NoIters:
-        with suppress(SearchError):
-            ladder = find_ladder(table[:, 0], axes)
-            return None if ladder is None else LadderDim(extent, ladder, room)
+        table[values] = np.stack([np.full(len(values), device), np.arange(len(values))], axis=1)
+    with suppress(SearchError):
+        ladder = find_ladder(table, (axis, DEFAULT_AXIS))
+        if ladder is not None:
+            rooms = zip(rooms_of(extent, ladder), ladder, strict=True)
+            digits = tuple((*room, stride, axis) for room, (_, stride, axis) in rooms)
+            return LocalDim(extent, digits, max(map(len, held.values())))
     return None
 
 
@@ -212,13 +195,13 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    mesh = known_mesh("dtensor", layout, context)
-    shape = tensor_shape("dtensor", layout, context, mesh.axis)
+    mesh = known_mesh(context)
+    shape = tensor_shape(layout, context, mesh.axis)
     found = find_placements(settled(layout), shape, mesh)
     if found is None:
         wrong = "values are dealt out otherwise than in chunks over whole mesh dims"
-        raise refusal("dtensor", layout, wrong, f"one placement for each dim of {mesh}")
+        refuse(wrong, f"one placement for each dim of {mesh}")
     placements = [None if one is None else _Shard(*one) for one in found]
     text = ", ".join(str(placement or "Replicate()") for placement in placements)
     text = f"({text},)" if len(placements) == 1 else f"({text})"
-    return confirmed("dtensor", layout, _sharded(text, placements, shape, mesh), text)
+    return confirmed(layout, _sharded(placements, shape, mesh), text)

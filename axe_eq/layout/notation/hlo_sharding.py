@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 from lark import Token, v_args
@@ -20,9 +20,8 @@ from axe_eq.layout.normal.recover_iters import NoIters, from_table
 from axe_eq.layout.normal.tables import from_points, steps_of
 from axe_eq.layout.notation.blocks import MAX_DEVICES, filled, find_blocks, shown
 from axe_eq.layout.notation.common import MAX_DECIDED
-from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
+from axe_eq.layout.notation.mesh_parts import Dim, Part, PartReader, pieces_of
 from axe_eq.layout.notation.sharding import (
-    LocalDim,
     confirmed,
     device_axis,
     needed_mesh,
@@ -33,24 +32,25 @@ from axe_eq.layout.notation.sharding import (
 )
 from axe_eq.layout.notation.text import (
     Context,
-    Reader,
-    build,
     check_product,
     given,
     parse,
-    refusal,
     refuse,
+    refusing,
+    subject,
 )
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
-from axe_eq.layout.value.mesh import Mesh
 
 Table = NDArray[np.int64]
 
 
 class _Tiled(NamedTuple):
-    """A tile assignment: `tile` devices per dim, the last `copies` dims replicate."""
+    """A tile assignment: `tile` devices per dim, the last `copies` dims replicate.
+
+    Without tiles the tensor is whole on each of the devices.
+    """
 
     tile: tuple[int, ...]
     devices: Table
@@ -62,28 +62,14 @@ class _Iota(NamedTuple):
     permutation: tuple[int, ...] | None
 
 
-class _Maximal(NamedTuple):
-    device: int
-
-
-class _Everywhere(NamedTuple):
-    """Whole on each of so many devices."""
-
-    n_devices: int
-
-
-_Sharding = Any  # a name, _Maximal, _Everywhere, _Tiled or a list of shardings
+_Sharding = Any  # a name, the number of a device, _Tiled or a list of shardings
 
 
 @v_args(inline=True)
-class _Shardings(Reader):
+class _Shardings(PartReader):
     ints = axis = mesh = staticmethod(given)
-    named = str
-    iota, maximal, part = _Iota, _Maximal, Part
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
+    named, maximal = str, int
+    iota = _Iota
 
     def replicated(self) -> int:
         return 1
@@ -94,19 +80,13 @@ class _Shardings(Reader):
     def subgroups(self, *kinds: Token | None) -> int:
         for kind in kinds:
             if kind is not None and kind != "replicated":
-                _refuse(
-                    self.text, f"the last tile dim is {kind}", "replicated: only that is a place"
-                )
+                refuse(f"the last tile dim is {kind}", "replicated: only that is a place")
         return sum(kind is not None for kind in kinds)
 
     def tiled(
         self, tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, *copies: int
     ) -> _Tiled:
-        return _checked(self.text, tile, devices, sum(copies))
-
-    def dim(self, *parts: Part | Token | None) -> Dim:
-        named = tuple(part for part in parts if isinstance(part, Part))
-        return Dim(named, any(isinstance(part, Token) for part in parts))
+        return _checked(tile, devices, sum(copies))
 
     def ids(self, devices: tuple[int, ...] | _Iota) -> tuple[int, ...] | _Iota:
         return devices
@@ -114,26 +94,26 @@ class _Shardings(Reader):
     def axes(self, kind: Token, *parts: Part | None) -> tuple[Part, ...]:
         found = given(*parts)
         if found and kind != "replicated":
-            _refuse(self.text, f"mesh dims {kind}", "replicated ones: only that is a place")
+            refuse(f"mesh dims {kind}", "replicated ones: only that is a place")
         return found
 
-    def on_mesh(self, mesh: Any, ids: Any, *items: Any) -> _Tiled | _Everywhere:
-        extents, devices = _mesh(self.text, mesh, ids)
+    def on_mesh(self, mesh: Any, ids: Any, *items: Any) -> _Tiled:
+        extents, devices = _mesh(mesh, ids)
         dims = [item for item in items if isinstance(item, Dim)]
         others = [part for item in items if type(item) is tuple for part in item]
-        pieces, own = pieces_of("hlo_sharding", self.text, extents, dims, others, "'")
+        pieces, own = pieces_of(extents, dims, others, "'")
         ordered = [piece for mine in own for piece in mine]
         rest = [piece for piece in pieces if piece not in ordered]
         order = [pieces.index(piece) for piece in [*ordered, *rest]]
         table = devices.reshape([piece.extent for piece in pieces]).transpose(order).reshape(-1)
         tile = [prod(piece.extent for piece in mine) for mine in (*own, rest)]
-        return _Tiled(tuple(tile), table, 1) if dims else _Everywhere(len(table))
+        return _Tiled(tuple(tile) if dims else (), table, 1)
 
     def everywhere(
         self, mesh: Any, ids: Any, kind: Token, _metadata: Token | None = None
     ) -> _Sharding:
-        _, devices = _mesh(self.text, mesh, ids)
-        return _Everywhere(len(devices)) if kind == "replicated" else str(kind)
+        _, devices = _mesh(mesh, ids)
+        return _Tiled((), devices, 1) if kind == "replicated" else str(kind)
 
     def several(self, *shardings: _Sharding | None) -> list[_Sharding]:
         return [sharding for sharding in shardings if sharding is not None]
@@ -154,12 +134,12 @@ def read(text: str, context: Context) -> Layout:
         NotationError: bad grammar, a tile assignment that does not fit, devices in an order that
             no strides give, or a sharding that is no placement (manual, unknown, unreduced).
     """
-    sharding = parse("hlo_sharding", text, _Shardings(text))
+    sharding = parse("hlo_sharding", text, _Shardings())
     if isinstance(sharding, list):
         if len(sharding) != 1:
-            _refuse(text, f"a tuple of {len(sharding)} shardings", "one sharding, or read_tuple")
+            refuse(f"a tuple of {len(sharding)} shardings", "one sharding, or read_tuple")
         sharding = sharding[0]
-    return _layout(text, sharding, context)
+    return _layout(sharding, context)
 
 
 def read_tuple(text: str, contexts: Sequence[Context]) -> tuple[Layout, ...]:
@@ -168,111 +148,88 @@ def read_tuple(text: str, contexts: Sequence[Context]) -> tuple[Layout, ...]:
     Raises:
         NotationError: as `read`, or the tuple has another length.
     """
-    shardings = parse("hlo_sharding", text, _Shardings(text))
-    if not isinstance(shardings, list):
-        shardings = [shardings]
-    if len(shardings) != len(contexts):
-        _refuse(text, f"a tuple of {len(shardings)} shardings", f"{len(contexts)}")
-    pairs = zip(shardings, contexts, strict=True)
-    return tuple(_layout(text, sharding, context) for sharding, context in pairs)
+    with refusing(lambda: subject("hlo_sharding", text)):
+        shardings = parse("hlo_sharding", text, _Shardings())
+        if not isinstance(shardings, list):
+            shardings = [shardings]
+        if len(shardings) != len(contexts):
+            refuse(f"a tuple of {len(shardings)} shardings", f"{len(contexts)}")
+        return tuple(map(_layout, shardings, contexts))
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("hlo_sharding", text, wrong, expected)
-
-
-def _layout(text: str, sharding: _Sharding, context: Context) -> Layout:
+def _layout(sharding: _Sharding, context: Context) -> Layout:
     if isinstance(sharding, list):
-        _refuse(text, "a tuple inside a tuple", "one sharding")
+        refuse("a tuple inside a tuple", "one sharding")
     if isinstance(sharding, str) and sharding != "replicated":
-        _refuse(text, f"{sharding} names no place", "replicated, maximal or devices=[...]")
-    shape, axis = needed_shape("hlo_sharding", text, context), device_axis(context)
+        refuse(f"{sharding} names no place", "replicated, maximal or devices=[...]")
+    shape, axis, mesh = needed_shape(context), device_axis(context), context.mesh
     if isinstance(sharding, str):
-        mesh = needed_mesh("hlo_sharding", text, context)
-        copies = ((mesh.size, 1, axis),)
-        return build("hlo_sharding", text, lambda: _whole(shape, copies))
-    if isinstance(sharding, _Everywhere):
-        _check_devices(text, sharding.n_devices, context)
-        copies = ((sharding.n_devices, 1, axis),)
-        return build("hlo_sharding", text, lambda: _whole(shape, copies))
-    if isinstance(sharding, _Maximal):
-        device = sharding.device
-        if context.mesh is not None and device >= context.mesh.size:
-            _refuse(text, f"device {device}", f"below {context.mesh.size}")
-        return build("hlo_sharding", text, lambda: _whole(shape, (), {axis: device}))
-    _check_devices(text, len(sharding.devices), context)
-    if context.mesh is not None and sharding.devices.max() >= context.mesh.size:
-        _refuse(text, f"device {sharding.devices.max()}", f"below {context.mesh.size}")
+        sharding = _Tiled((), np.arange(needed_mesh(context).size), 1)
+    elif isinstance(sharding, int):
+        sharding = _Tiled((), np.array([sharding]), 1)
+    elif mesh is not None and mesh.size != len(sharding.devices):
+        refuse(f"{len(sharding.devices)} devices", f"the mesh's {mesh.size}")
+    if mesh is not None and sharding.devices.max() >= mesh.size:
+        refuse(f"device {sharding.devices.max()}", f"below {mesh.size}")
     rank = len(sharding.tile) - sharding.copies
-    if rank != len(shape):
-        _refuse(text, f"tiles {rank} dims", f"{len(shape)}, the dims of {shape}")
-    return build("hlo_sharding", text, lambda: tiled(text, shape, sharding, axis))
+    if sharding.tile and rank != len(shape):
+        refuse(f"tiles {rank} dims", f"{len(shape)}, the dims of {shape}")
+    return tiled(shape, sharding, axis)
 
 
-def _check_devices(text: str, count: int, context: Context) -> None:
-    if context.mesh is not None and context.mesh.size != count:
-        _refuse(text, f"{count} devices", f"the mesh's {context.mesh.size}")
-
-
-def _mesh(text: str, axes: Sequence[Any], devices: Any) -> tuple[dict[str, int], Table]:
+def _mesh(axes: Sequence[Any], devices: Any) -> tuple[dict[str, int], Table]:
     """The mesh of a text: its dims by name, slow to fast, and its devices in that order."""
     extents = dict(axes)
     if len(extents) < len(axes):
-        _refuse(text, f"mesh dims {', '.join(repr(name) for name, _ in axes)}", "each name once")
+        refuse(f"mesh dims {', '.join(repr(name) for name, _ in axes)}", "each name once")
     tile = tuple(extents.values())
     if devices is None:
         devices = _Iota(tile, None)
-    table = _checked(text, tile, devices, 0).devices
+    table = _checked(tile, devices, 0).devices
     if table.max() >= len(table):
-        _refuse(text, f"device_ids {shown(table)}", "each of 0 to n - 1 once")
+        refuse(f"device_ids {shown(table)}", "each of 0 to n - 1 once")
     return extents, table
 
 
-def _whole(shape: Sequence[int], replica: Iters, offset: dict[str, int] | None = None) -> Layout:
-    return place([split(extent, ()) for extent in shape], replica, offset)
-
-
-def _checked(
-    text: str, tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, copies: int
-) -> _Tiled:
+def _checked(tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, copies: int) -> _Tiled:
     """The tile assignment as a table of device ids."""
-    check_product("hlo_sharding", text, tile)
+    check_product(tile)
     count = prod(tile)
     if count < 1 or count > MAX_DEVICES:
-        _refuse(text, f"{count} devices", f"1 to {MAX_DEVICES}")
+        refuse(f"{count} devices", f"1 to {MAX_DEVICES}")
     if copies > len(tile):
-        _refuse(text, f"{copies} replicated dims of {len(tile)}", "at most all")
+        refuse(f"{copies} replicated dims of {len(tile)}", "at most all")
     if isinstance(devices, _Iota):
-        return _Tiled(tile, _iota(text, devices, count), copies)
+        return _Tiled(tile, _iota(devices, count), copies)
     if len(devices) != count:
-        _refuse(text, f"{len(devices)} devices", f"{count}, the product of {tile}")
+        refuse(f"{len(devices)} devices", f"{count}, the product of {tile}")
     if len(set(devices)) != count:
-        _refuse(text, "a device appears twice", "each device once")
+        refuse("a device appears twice", "each device once")
     if max(devices) >= MAX_DEVICES:
-        _refuse(text, f"device {max(devices)}", f"below {MAX_DEVICES}")
+        refuse(f"device {max(devices)}", f"below {MAX_DEVICES}")
     return _Tiled(tile, np.array(devices, dtype=np.int64), copies)
 
 
-def _iota(text: str, iota: _Iota, count: int) -> Table:
+def _iota(iota: _Iota, count: int) -> Table:
     order = iota.permutation or tuple(range(len(iota.dims)))
-    check_product("hlo_sharding", text, iota.dims)
+    check_product(iota.dims)
     if prod(iota.dims) != count:
-        _refuse(text, f"an iota of {prod(iota.dims)} devices", f"{count}")
+        refuse(f"an iota of {prod(iota.dims)} devices", f"{count}")
     if sorted(order) != list(range(len(iota.dims))):
-        _refuse(text, f"T{order}", f"a permutation of 0 to {len(iota.dims) - 1}")
+        refuse(f"T{order}", f"a permutation of 0 to {len(iota.dims) - 1}")
     real = [dim for dim, extent in enumerate(iota.dims) if extent > 1]  # numpy has at most 64
     moved = [real.index(dim) for dim in order if dim in real]
     table = np.arange(count, dtype=np.int64).reshape([iota.dims[dim] for dim in real])
     return table.transpose(moved).reshape(-1)
 
 
-def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layout:
+def tiled(shape: Sequence[int], sharding: _Tiled, axis: str) -> Layout:
     """The layout of a tile assignment.
 
     Raises:
         NotationError: the devices of the tiles, or of the copies, follow no strides.
     """
-    counts = sharding.tile[: len(shape)]
+    counts = sharding.tile[: len(shape)] or (1,) * len(shape)
     groups = np.sort(sharding.devices.reshape(prod(counts), -1), axis=1)
     some = [-(-n // -(-n // count)) for n, count in zip(shape, counts, strict=True)]
     held = groups.reshape(*counts, -1)[tuple(map(slice, some))].reshape(prod(some), -1)
@@ -282,7 +239,7 @@ def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layou
         or _decided(shape, some, held, axis)
     )
     if layout is None:
-        _refuse(text, f"device order {shown(sharding.devices)}", "an order that strides give")
+        refuse(f"device order {shown(sharding.devices)}", "an order that strides give")
     return layout
 
 
@@ -294,12 +251,13 @@ def _strided(
         return None
     copies = steps_of(groups[0] - groups[0, 0])
     try:
-        dims = _cut_dims(shape, counts, from_table({axis: groups[:, 0]}))
+        blocks = it.split_blocks(it.fuse(from_table({axis: groups[:, 0]})), counts)
     except NoIters:
         return None
-    if copies is None or dims is None:
+    if copies is None or blocks is None:
         return None
     replica = tuple((extent, stride, axis) for stride, extent in copies)
+    dims = [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
     return place(dims, replica, {axis: int(groups[0, 0])})
 
 
@@ -309,28 +267,16 @@ def _decided(
     """The layout found by enumerating the elements; None if there are too many."""
     if prod(shape) * groups.shape[1] > MAX_DECIDED:
         return None
-    local = [-(-extent // count) for extent, count in zip(shape, counts, strict=True)]
-    index = np.indices(shape).reshape(len(shape), -1)
-    tile = np.zeros(prod(shape), dtype=np.int64)
-    offset = np.zeros(prod(shape), dtype=np.int64)
-    for dim, (count, extent) in enumerate(zip(counts, local, strict=True)):
-        tile = tile * count + index[dim] // extent
-        offset = offset * extent + index[dim] % extent
-    devices = groups[tile]
+    pitch = [prod(counts[dim + 1 :]) for dim in range(len(counts))]
+    tiles = place(
+        [split(n, [(k, step, "tile")]) for n, k, step in zip(shape, counts, pitch, strict=True)]
+    )
+    devices, offset = groups[tiles.table("tile")], tiles.table(DEFAULT_AXIS)
     points = np.stack([devices, np.broadcast_to(offset[:, None], devices.shape)], axis=-1)
     try:
         return from_points(points, (axis, DEFAULT_AXIS), boxed=True)
     except NoIters:
         return None
-
-
-def _cut_dims(
-    shape: Sequence[int], counts: Sequence[int], tiles: Sequence[Iter]
-) -> list[LocalDim] | None:
-    blocks = it.split_blocks(it.fuse(tiles), counts)
-    if blocks is None:
-        return None
-    return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -347,31 +293,22 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: the layout is no sharding, or not one of the mesh's devices.
     """
     axis, mesh = device_axis(context), context.mesh
-    shape = tensor_shape("hlo_sharding", layout, context, axis)
-    blocks = find_blocks("hlo_sharding", layout, shape, axis)
+    shape = tensor_shape(layout, context, axis)
+    blocks = find_blocks(layout, shape, axis)
     if blocks.devices.size == 1:
-        return _maximal(layout, shape, axis, int(blocks.devices.max()), mesh)
-    table = filled(blocks, None if mesh is None else mesh.size)
-    if table is None and mesh is not None:
-        wrong = f"devices {shown(np.sort(blocks.devices.reshape(-1)))}"
-        raise refusal("hlo_sharding", layout, wrong, "each of 0 to n - 1 once")
-    return _assigned(layout, shape, axis, blocks.devices if table is None else table)
-
-
-def _maximal(
-    layout: Layout, shape: tuple[int, ...], axis: str, device: int, mesh: Mesh | None
-) -> str:
-    if mesh is not None and device >= mesh.size:
-        raise refusal("hlo_sharding", layout, f"device {device}", f"below {mesh.size}")
-    again = _whole(shape, (), {axis: device})
-    return confirmed("hlo_sharding", layout, again, f"{{maximal device={device}}}")
-
-
-def _assigned(layout: Layout, shape: tuple[int, ...], axis: str, table: Table) -> str:
-    """The text of a tile assignment, once that is known to mean the layout."""
-    sharding = _Tiled(table.shape, table.reshape(-1), 1)
-    text = _text(sharding)
-    return confirmed("hlo_sharding", layout, tiled(text, shape, sharding, axis), text)
+        device = int(blocks.devices.max())
+        if mesh is not None and device >= mesh.size:
+            refuse(f"device {device}", f"below {mesh.size}")
+        sharding, text = _Tiled((), np.array([device]), 1), f"{{maximal device={device}}}"
+    else:
+        table = filled(blocks, None if mesh is None else mesh.size)
+        if table is None and mesh is not None:
+            wrong = f"devices {shown(np.sort(blocks.devices.reshape(-1)))}"
+            refuse(wrong, "each of 0 to n - 1 once")
+        table = blocks.devices if table is None else table
+        sharding = _Tiled(table.shape, table.reshape(-1), 1)
+        text = _text(sharding)
+    return confirmed(layout, tiled(shape, sharding, axis), text)
 
 
 def _text(sharding: _Tiled) -> str:

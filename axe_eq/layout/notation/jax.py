@@ -7,7 +7,7 @@ that are not named replicate.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from lark import Token, v_args
 
@@ -24,7 +24,7 @@ from axe_eq.layout.notation.sharding import (
     tensor_shape,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refuse
+from axe_eq.layout.notation.text import Context, Reader, given, parse, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
@@ -72,47 +72,31 @@ def read(text: str, context: Context) -> Layout:
             leaves the choice to the compiler, or unreduced dims.
     """
     said: _Said = parse("jax", text, _Entries())
-    shape, mesh = needed_shape("jax", text, context), _mesh(text, said, context)
+    shape = needed_shape(context)
+    mesh = needed_mesh(context) if said.mesh is None else stated_mesh(said.mesh, context)
     dims: list[Names] = []
     for entry in said.entries:
         if isinstance(entry, _Keyword):
-            _check_keyword(text, entry)
+            _check_keyword(entry)
         elif isinstance(entry, str):
-            _refuse(text, "UNCONSTRAINED leaves the choice to the compiler", "names or None")
+            refuse("UNCONSTRAINED leaves the choice to the compiler", "names or None")
         else:
             dims.append(entry)
     if len(dims) > len(shape):
-        _refuse(text, f"{len(dims)} entries", f"at most {len(shape)}, the dims of {shape}")
+        refuse(f"{len(dims)} entries", f"at most {len(shape)}, the dims of {shape}")
     dims += [()] * (len(shape) - len(dims))
-    return build("jax", text, lambda: sharded("jax", text, shape, mesh, dims))
+    return sharded(shape, mesh, dims)
 
 
-def _mesh(text: str, said: _Said, context: Context) -> Mesh:
-    """The mesh of a NamedSharding, else the caller's."""
-    if said.mesh is None:
-        return needed_mesh("jax", text, context)
-    return stated_mesh("jax", text, said.mesh, context)
-
-
-def _check_keyword(text: str, keyword: _Keyword) -> None:
+def _check_keyword(keyword: _Keyword) -> None:
     if keyword.name not in ("reduced", "unreduced"):
-        _refuse(text, f"unknown argument {keyword.name}", "entries, reduced= or unreduced=")
+        refuse(f"unknown argument {keyword.name}", "entries, reduced= or unreduced=")
     if keyword.value:
-        names = ", ".join(keyword.value)
-        _refuse(
-            text,
-            f"{keyword.name} over {names} is a pending sum, a value with one more dim",
-            "placements only",
-        )
+        wrong = f"{keyword.name} over {', '.join(keyword.value)} is a pending sum"
+        refuse(f"{wrong}, a value with one more dim", "placements only")
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("jax", text, wrong, expected)
-
-
-def sharded(
-    notation: str, text: str, shape: Sequence[int], mesh: Mesh, dims: Sequence[Names]
-) -> Layout:
+def sharded(shape: Sequence[int], mesh: Mesh, dims: Sequence[Names]) -> Layout:
     """The layout of a tensor whose dims are sharded over mesh dims, slowest first.
 
     Raises:
@@ -121,9 +105,9 @@ def sharded(
     used: set[str] = set()
     for name in (name for names in dims for name in names):
         if name not in mesh.shape:
-            refuse(notation, text, f"unknown mesh dim {name!r}", f"one of {', '.join(mesh.shape)}")
+            refuse(f"unknown mesh dim {name!r}", f"one of {', '.join(mesh.shape)}")
         if name in used:
-            refuse(notation, text, f"mesh dim {name!r} twice", "once")
+            refuse(f"mesh dim {name!r} twice", "once")
         used.add(name)
     parts = [
         split(extent, mesh_tiles(mesh, names)) for extent, names in zip(shape, dims, strict=True)
@@ -137,25 +121,21 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    return written("jax", layout, context, known_mesh("jax", layout, context), _spec)
+    return written(layout, context, known_mesh(context), _spec)
 
 
 def written(
-    notation: str,
-    layout: Layout,
-    context: Context,
-    mesh: Mesh,
-    text_of: Callable[[Sequence[Names]], str],
+    layout: Layout, context: Context, mesh: Mesh, text_of: Callable[[Sequence[Names]], str]
 ) -> str:
     """The text of the mesh dims of each tensor dim.
 
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    shape = tensor_shape(notation, layout, context, mesh.axis)
-    names = find_names(notation, layout, shape, mesh)
+    shape = tensor_shape(layout, context, mesh.axis)
+    names = find_names(layout, shape, mesh)
     text = text_of(names)
-    return confirmed(notation, layout, sharded(notation, text, shape, mesh, names), text)
+    return confirmed(layout, sharded(shape, mesh, names), text)
 
 
 def _spec(names: Sequence[Names]) -> str:

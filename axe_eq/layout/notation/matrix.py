@@ -14,7 +14,7 @@ from lark import Token, v_args
 
 from axe_eq.layout.notation.axe import Part, summed
 from axe_eq.layout.notation.common import without_box, without_swizzle
-from axe_eq.layout.notation.text import Context, Reader, build, fit, given, parse, refuse
+from axe_eq.layout.notation.text import Context, Reader, fit, given, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter
 from axe_eq.layout.value.layout import Layout
 
@@ -24,10 +24,6 @@ Row = tuple[tuple[int, str | None], ...]
 @v_args(inline=True)
 class _Parts(Reader):
     row = rows = staticmethod(given)
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.text = text
 
     def entry(self, number: int, axis: Token | None = None) -> tuple[int, str | None]:
         return number, None if axis is None else str(axis)
@@ -45,7 +41,7 @@ class _Parts(Reader):
         for extent, axis in extents:
             if axis is not None:
                 wrong = f"{extent}@{axis} in the row of extents"
-                refuse("matrix", self.text, wrong, f"{extent}")
+                refuse(wrong, f"{extent}")
         steps = tuple((stride, axis or DEFAULT_AXIS) for stride, axis in strides)
         return Part(kind, [extent for extent, _ in extents], steps)
 
@@ -57,12 +53,12 @@ def read(text: str, context: Context) -> Layout:
         NotationError: bad grammar, rows of different lengths, more than one D, an axis on an
             extent, or an impossible layout.
     """
-    parts = parse("matrix", text, _Parts(text))
+    parts = parse("matrix", text, _Parts())
     if sum(part.kind == "S" for part in parts) > 1:
-        refuse("matrix", text, "two D matrices in ()", "one, then + [R] and + offsets")
-    shard, replica, offset = summed("matrix", text, parts)
-    layout = build("matrix", text, lambda: Layout(shard, replica, offset))
-    return fit("matrix", text, layout, context.shape)
+        refuse("two D matrices in ()", "one, then + [R] and + offsets")
+    shard, replica, offset = summed(parts)
+    layout = Layout(shard, replica, offset)
+    return fit(layout, context.shape)
 
 
 def write(layout: Layout, context: Context) -> str:
@@ -71,7 +67,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: a swizzle or padding that matters.
     """
-    layout = without_box("matrix", without_swizzle("matrix", layout))
+    layout = without_box(without_swizzle(layout))
     parts = [f"({_rows(layout.shard)})"]
     if layout.replica:
         parts.append(f"[{_rows(layout.replica)}]")

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from axe_eq.layout.notation.text import refuse
+from lark import Token, v_args
+
+from axe_eq.layout.notation.text import Reader, refuse
 
 
 class Part(NamedTuple):
@@ -43,6 +45,18 @@ class Dim(NamedTuple):
     is_open: bool
 
 
+@v_args(inline=True)
+class PartReader(Reader):
+    """A reader of parts, and of what tensor dims are sharded over."""
+
+    part = Part
+
+    def dim(self, *items: Part | Token | None) -> Dim:
+        """The parts of one tensor dim, and whether it is open."""
+        parts = tuple(item for item in items if isinstance(item, Part))
+        return Dim(parts, any(getattr(item, "type", "") == "OPEN" for item in items))
+
+
 class Piece(NamedTuple):
     """Digits of a mesh dim from `start` on: the extents in front of them, and their own."""
 
@@ -52,18 +66,11 @@ class Piece(NamedTuple):
 
 
 def pieces_of(
-    notation: str,
-    text: str,
-    extents: Mapping[str, int],
-    dims: Sequence[Dim],
-    others: Sequence[Part],
-    quote: str,
+    extents: Mapping[str, int], dims: Sequence[Dim], others: Sequence[Part], quote: str
 ) -> tuple[list[Piece], list[list[Piece]]]:
     """The mesh dims cut wherever a part begins or ends, and the pieces of each tensor dim.
 
     Args:
-        notation: for errors.
-        text: for errors.
         extents: mesh dim -> extent, slow to fast.
         dims: what each tensor dim is sharded over.
         others: parts that the text names otherwise.
@@ -75,29 +82,22 @@ def pieces_of(
     for number, dim in enumerate(dims):
         if dim.is_open:
             wrong = f"dim {number} is open: the compiler may shard it further"
-            refuse(notation, text, wrong, "no '?'")
+            refuse(wrong, "no '?'")
     cuts = {name: {1, extent} for name, extent in extents.items()}
     seen: list[tuple[str, int, int]] = []
     for part in (*(part for dim in dims for part in dim.parts), *others):
         shown = part.shown(quote)
         if part.name not in extents:
             known = ", ".join(f"{quote}{name}{quote}" for name in extents)
-            refuse(
-                notation,
-                text,
-                f"unknown mesh dim {Part(part.name).shown(quote)}",
-                f"one of {known}",
-            )
+            refuse(f"unknown mesh dim {Part(part.name).shown(quote)}", f"one of {known}")
         extent = extents[part.name]
         begin, end = part.span(extent)
         empty = begin < 1 or (part.size is not None and end <= begin)
         if empty or extent % end or end % begin:
-            refuse(
-                notation, text, f"part {shown} of a mesh dim of {extent}", "parts that divide it"
-            )
+            refuse(f"part {shown} of a mesh dim of {extent}", "parts that divide it")
         own = [(start, stop) for name, start, stop in seen if name == part.name]
         if (begin, end) in own or any(start < end and begin < stop for start, stop in own):
-            refuse(notation, text, f"mesh dim {shown} twice", "once")
+            refuse(f"mesh dim {shown} twice", "once")
         seen.append((part.name, begin, end))
         cuts[part.name] |= {begin, end}
     pieces: list[Piece] = []
@@ -105,7 +105,7 @@ def pieces_of(
         for begin, end in pairwise(sorted(marks)):
             if end % begin:
                 wrong = f"parts of mesh dim {quote}{name}{quote} cut at {begin} and {end}"
-                refuse(notation, text, wrong, "a chain")
+                refuse(wrong, "a chain")
             pieces.append(Piece(name, begin, end // begin))
     return pieces, [
         [piece for part in dim.parts for piece in _within(part, extents[part.name], pieces)]

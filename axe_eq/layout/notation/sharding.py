@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout.normal import chains
 from axe_eq.layout.normal.decide import same_map
-from axe_eq.layout.normal.ladders import Field, Ladder, joined, of_block
-from axe_eq.layout.notation.cells import Cell, layout_of
+from axe_eq.layout.normal.ladders import Steps, boxes_of
 from axe_eq.layout.notation.common import given_shape, settled
-from axe_eq.layout.notation.text import Context, refusal, refuse, spelling
+from axe_eq.layout.notation.text import Context, refuse, spelling
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.check import make_offsets
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -27,80 +23,72 @@ from axe_eq.layout.value.mesh import Mesh
 DEVICE_AXIS = "gpuid"
 
 
+Digit = tuple[int, int, int, str]
+"""The level of a digit, its room, and the stride and axis of its step."""
+
+
 class LocalDim(NamedTuple):
     """A tensor dim on devices.
 
     Args:
-        cells: its index as cells, slow to fast; a stride on ``m`` counts the values of this dim in
-            a device.
-        room: how many values of this dim a device has room for.
-    """
-
-    cells: tuple[Cell, ...]
-    room: int
-
-
-class LadderDim(NamedTuple):
-    """A `LocalDim` whose digits need boxes in boxes.
-
-    Args:
         extent: values of its index.
-        ladder: its digits, with strides as in cells.
+        digits: of its index, slow to fast; a stride on ``m`` counts the values of this dim in a
+            device.
         room: how many values of this dim a device has room for.
     """
 
     extent: int
-    ladder: Ladder
+    digits: tuple[Digit, ...]
     room: int
 
-    @staticmethod
-    def of(dim: LocalDim | LadderDim) -> LadderDim:
-        """Any dim with its digits as a ladder."""
-        if isinstance(dim, LadderDim):
-            return dim
-        fields = [(cell.valid, of_block(it.fuse(cell.block), cell.valid)) for cell in dim.cells]
-        return LadderDim(*joined(fields), dim.room)
+    def times(self, count: int) -> LocalDim:
+        """The dim of so many values, one behind another, where this one has one."""
+        slow = [(level * count, n, stride, axis) for level, n, stride, axis in self.digits]
+        digits: list[Digit] = []
+        for level, room, stride, axis in (*scaled(slow, count), (1, count, 1, DEFAULT_AXIS)):
+            if digits and digits[-1][2:] == (room * stride, axis):
+                room *= digits.pop()[1]
+            digits.append((level, room, stride, axis))
+        return LocalDim(self.extent * count, tuple(digits), self.room * count)
 
 
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def needed_shape(notation: str, text: str, context: Context) -> tuple[int, ...]:
+def needed_shape(context: Context) -> tuple[int, ...]:
     """The caller's shape.
 
     Raises:
         NotationError: there is none; a sharding alone does not say how large the tensor is.
     """
     if context.shape is None:
-        refuse(notation, text, "says nothing of the tensor's extents", spelling().shape)
+        refuse("says nothing of the tensor's extents", spelling().shape)
     return context.shape
 
 
-def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
+def needed_mesh(context: Context) -> Mesh:
     """The caller's mesh.
 
     Raises:
         NotationError: there is none.
     """
     if context.mesh is None:
-        refuse(notation, text, "says nothing of the devices", spelling().mesh)
+        refuse("says nothing of the devices", spelling().mesh)
     return context.mesh
 
 
-def known_mesh(notation: str, layout: Layout, context: Context) -> Mesh:
+def known_mesh(context: Context) -> Mesh:
     """The caller's mesh, for a writer.
 
     Raises:
         NotationError: there is none.
     """
     if context.mesh is None:
-        raise refusal(notation, layout, "the devices are not known", spelling().mesh)
+        refuse("the devices are not known", spelling().mesh)
     return context.mesh
 
 
-def stated_mesh(
-    notation: str, text: str, extents: Sequence[tuple[str, int]], context: Context
-) -> Mesh:
+def stated_mesh(extents: Sequence[tuple[str, int]], context: Context) -> Mesh:
     """The mesh whose dims a text states; the caller's, where there is one, must be the same.
 
     Raises:
@@ -108,16 +96,13 @@ def stated_mesh(
     """
     names = [name for name, _ in extents]
     if len(set(names)) < len(names):
-        refuse(notation, text, f"mesh dims {', '.join(names)}", "names that differ")
-    try:
-        found = Mesh(dict(extents), device_axis(context))
-    except LayoutError as error:
-        refuse(notation, text, f"{error.thing}: {error.wrong}", error.expected)
+        refuse(f"mesh dims {', '.join(names)}", "names that differ")
+    found = Mesh(dict(extents), device_axis(context))
     given = context.mesh
     if given is not None and (given.key[:3] != found.key[:3]):  # whatever joins its devices
         said = f"{found.shape}" if given.shape != found.shape else f"{found}, row-major"
         wanted = given.shape if given.shape != found.shape else given
-        refuse(notation, text, f"mesh {said}", f"the given mesh {wanted}")
+        refuse(f"mesh {said}", f"the given mesh {wanted}")
     return found
 
 
@@ -129,11 +114,16 @@ def device_axis(context: Context) -> str:
 def split(extent: int, tiles: Sequence[Iter]) -> LocalDim:
     """A dim cut into as many equal blocks as the tiles' extents multiply to."""
     size = -(-extent // prod(tile[0] for tile in tiles))
-    return LocalDim((Cell(extent, (*tiles, (size, 1, DEFAULT_AXIS))),), size)
+    digits: list[Digit] = []
+    level = 1
+    for item in reversed(it.fuse((*tiles, (size, 1, DEFAULT_AXIS)))):
+        digits.insert(0, (level, *item))
+        level *= item[0]
+    return LocalDim(extent, tuple(digits), size)
 
 
 def place(
-    dims: Sequence[LocalDim | LadderDim], replica: Iters = (), offset: dict[str, int] | None = None
+    dims: Sequence[LocalDim], replica: Iters = (), offset: dict[str, int] | None = None
 ) -> Layout:
     """The layout of a sharding; inside a device the room of its dims lies dense and row-major.
 
@@ -142,23 +132,22 @@ def place(
         replica: copies on other devices.
         offset: the first device, by axis.
     """
-    cells: list[Cell] = []
-    fields: list[Field] = []
+    shard: list[Iter] = []
+    fields: list[tuple[int, Steps]] = []
     pitch = 1
     for dim in reversed(dims):
-        if isinstance(dim, LocalDim):
-            cells[:0] = [Cell(cell.valid, scaled(cell.block, pitch)) for cell in dim.cells]
-        extent, ladder, room = LadderDim.of(dim)
-        fields.insert(0, (extent, scaled(ladder, pitch)))
-        pitch *= room
-    if all(isinstance(dim, LocalDim) for dim in dims):
-        return layout_of(cells, replica, offset)
-    return chains.build(fields, replica, make_offsets(offset or {}), keep=True)
+        shard[:0] = [(n, s, axis) for _, n, s, axis in scaled(dim.digits, pitch)]
+        fields.insert(0, (dim.extent, tuple([(level, room) for level, room, _, _ in dim.digits])))
+        pitch *= dim.room
+    (box, padded), *inner = boxes_of(fields, keep=True) or ((None, None),)
+    return Layout(shard, replica, offset, (), box, padded, inner)
 
 
-def scaled(items: Iters, pitch: int) -> Iters:
-    """Iters or rungs, with the strides on ``m`` that many times as large."""
-    return tuple((n, s * pitch if axis == DEFAULT_AXIS else s, axis) for n, s, axis in items)
+def scaled(digits: Sequence[Digit], pitch: int) -> list[Digit]:
+    """Digits with the strides on ``m`` that many times as large."""
+    return [
+        (level, n, s * pitch if axis == DEFAULT_AXIS else s, axis) for level, n, s, axis in digits
+    ]
 
 
 def unused_replicas(mesh: Mesh, used: set[str]) -> Iters:
@@ -178,7 +167,7 @@ def mesh_tiles(mesh: Mesh, names: Sequence[str]) -> list[Iter]:
 # ---- writing ------------------------------------------------------------------------------------
 
 
-def tensor_shape(notation: str, layout: Layout, context: Context, axis: str) -> tuple[int, ...]:
+def tensor_shape(layout: Layout, context: Context, axis: str) -> tuple[int, ...]:
     """The extents of a tensor that lies on devices, and inside them on ``m`` from 0 on.
 
     Raises:
@@ -186,34 +175,29 @@ def tensor_shape(notation: str, layout: Layout, context: Context, axis: str) -> 
     """
     shape = given_shape(layout, context)
     if shape is None:
-        raise refusal(notation, layout, "the tensor's extents are not known", spelling().shape)
+        refuse("the tensor's extents are not known", spelling().shape)
     if prod(shape) != layout.size:
-        raise refusal(notation, layout, f"shape {tuple(shape)}", f"{layout.size} elements")
+        refuse(f"shape {tuple(shape)}", f"{layout.size} elements")
     layout = settled(layout)
     for other in sorted(set(layout.axes) - {axis, DEFAULT_AXIS}):
-        raise refusal(notation, layout, f"axis {other}", f"devices on {axis}, elements on m")
+        refuse(f"axis {other}", f"devices on {axis}, elements on m")
     if DEFAULT_AXIS in layout.offset:
-        raise refusal(notation, layout, f"offset {layout.offset[DEFAULT_AXIS]}@m", "offset 0")
+        refuse(f"offset {layout.offset[DEFAULT_AXIS]}@m", "offset 0")
     if any(
         name == DEFAULT_AXIS for extent, stride, name in layout.replica if extent > 1 and stride
     ):
-        raise refusal(notation, layout, "copies inside a device", "copies on devices only")
+        refuse("copies inside a device", "copies on devices only")
     return shape
 
 
-def confirmed(notation: str, layout: Layout, again: Layout, text: str) -> str:
+def confirmed(layout: Layout, again: Layout, text: str) -> str:
     """Returns `text` after checking that it reads as `layout`.
 
     Raises:
         NotationError: the nearest sharding is another map, or that is not decided.
     """
-    expected = "blocks dense and row-major on m"
-    try:
-        differ = same_map(again, layout)
-    except SearchError as error:
-        raise refusal(notation, layout, f"{error.thing}: {error.wrong}", expected) from None
-    if differ is None:
+    if same_map(again, layout) is None:
         return text
     acting = [str(sw) for sw in layout.swizzle if sw.bits]
     wrong = f"swizzle {acting[0]}" if acting else f"{text} is another map"
-    raise refusal(notation, layout, wrong, expected)
+    refuse(wrong, "blocks dense and row-major on m")

@@ -9,15 +9,15 @@ Source: Shardy, ``sdy/ir/attrs.td`` and its "Sharding representation".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from lark import Token, v_args
 
 from axe_eq.layout.notation.blocks import Names
 from axe_eq.layout.notation.jax import sharded, written
-from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
+from axe_eq.layout.notation.mesh_parts import Dim, Part, PartReader, pieces_of
 from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape, stated_mesh
-from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refuse
+from axe_eq.layout.notation.text import Context, given, parse, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
@@ -31,9 +31,8 @@ class _Ids(NamedTuple):
 
 
 @v_args(inline=True)
-class _Texts(Reader):
+class _Texts(PartReader):
     extent = staticmethod(given)
-    part = Part
 
     def extents(self, *items: tuple[str, int] | None) -> _Extents:
         return _Extents(tuple(item for item in items if item is not None))
@@ -43,10 +42,6 @@ class _Texts(Reader):
 
     def definition(self, name: Token, *said: Any) -> tuple[str, tuple[Any, ...]]:
         return str(name), said
-
-    def dim(self, *items: Part | Token | None) -> Dim:
-        parts = tuple(item for item in items if isinstance(item, Part))
-        return Dim(parts, any(getattr(item, "type", "") == "OPEN" for item in items))
 
     def axes(self, kind: Token, *parts: Part | None) -> tuple[Token, list[Part]]:
         return kind, [part for part in parts if part is not None]
@@ -59,34 +54,30 @@ def read(text: str, context: Context) -> Layout:
         NotationError: an open dim, an unknown mesh dim, parts that overlap or do not divide it,
             unreduced dims, devices in another order than row-major, or not one entry per dim.
     """
-    shape = needed_shape("shardy", text, context)
+    shape = needed_shape(context)
     items = parse("shardy", text, _Texts())
-    mesh = _mesh(text, items, context)
+    mesh = _mesh(items, context)
     dims = [item for item in items if isinstance(item, Dim)]
     if len(dims) != len(shape):
-        _refuse(text, f"{len(dims)} entries", f"one per dim of {shape}")
+        refuse(f"{len(dims)} entries", f"one per dim of {shape}")
     others: list[Part] = []
     for kind, parts in (item for item in items if type(item) is tuple and type(item[1]) is list):
         if kind not in ("replicated", "unreduced"):
-            _refuse(text, f"unknown {kind}=", "replicated= or unreduced=")
+            refuse(f"unknown {kind}=", "replicated= or unreduced=")
         if kind == "unreduced" and parts:
             named = ", ".join(part.shown('"') for part in parts)
             wrong = f"unreduced over {named} is a pending sum, no place"
-            _refuse(text, wrong, "a value with one more dim")
+            refuse(wrong, "a value with one more dim")
         others += parts
-    pieces, own = pieces_of("shardy", text, mesh.shape, dims, others, '"')
+    pieces, own = pieces_of(mesh.shape, dims, others, '"')
     called = {piece: f"piece{n}" for n, piece in enumerate(pieces)}
     order = [called[piece] for dim in mesh.order for piece in pieces if piece.name == dim]
     finer = Mesh({called[p]: p.extent for p in pieces}, mesh.axis, order=order)
     names = [tuple(called[piece] for piece in mine) for mine in own]
-    return build("shardy", text, lambda: sharded("shardy", text, shape, finer, names))
+    return sharded(shape, finer, names)
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("shardy", text, wrong, expected)
-
-
-def _mesh(text: str, items: Sequence[Any], context: Context) -> Mesh:
+def _mesh(items: Sequence[Any], context: Context) -> Mesh:
     """The mesh that the text says, else the caller's; both must be the same."""
     defined = {name: said for name, said in (i for i in items if type(i) is tuple)
                if type(said) is tuple}  # fmt: skip
@@ -94,13 +85,13 @@ def _mesh(text: str, items: Sequence[Any], context: Context) -> Mesh:
     symbol = next((str(i) for i in items if isinstance(i, Token) and i.type == "SYMBOL"), None)
     if symbol is not None and defined:
         if symbol not in defined:
-            _refuse(text, f"mesh {symbol} is not defined", " or ".join(defined))
+            refuse(f"mesh {symbol} is not defined", " or ".join(defined))
         said = [item for item in defined[symbol] if item is not None]
     if not said:
-        return needed_mesh("shardy", text, context)
-    found = stated_mesh("shardy", text, said[0].extents, context)
+        return needed_mesh(context)
+    found = stated_mesh(said[0].extents, context)
     if len(said) > 1 and said[1].devices != tuple(range(found.size)):
-        _refuse(text, "device_ids in another order", "devices numbered row-major over the mesh")
+        refuse("device_ids in another order", "devices numbered row-major over the mesh")
     return found
 
 
@@ -110,7 +101,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    return written("shardy", layout, context, known_mesh("shardy", layout, context), _text)
+    return written(layout, context, known_mesh(context), _text)
 
 
 def _text(names: Sequence[Names]) -> str:

@@ -7,28 +7,12 @@ torch's words ``size``, ``stride`` and ``storage_offset`` are read too. They cou
 from __future__ import annotations
 
 from math import gcd
-from typing import Any, NoReturn
+from typing import Any
 
 from lark import Token, v_args
 
-from axe_eq.layout.notation.common import (
-    blocks_of,
-    only_axis,
-    without_box,
-    without_replica,
-    without_swizzle,
-)
-from axe_eq.layout.notation.text import (
-    Context,
-    Reader,
-    build,
-    given,
-    parse,
-    refusal,
-    refuse,
-    spelling,
-    zip_iters,
-)
+from axe_eq.layout.notation.common import only_axis, without_box, without_replica, without_swizzle
+from axe_eq.layout.notation.text import Context, Reader, given, parse, refuse, spelling, zip_iters
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 
@@ -61,20 +45,20 @@ def read(text: str, context: Context) -> Layout:
     for key, value in parse("strides", text, _Fields()):
         name = _BYTES.get(key, key)
         if name in fields:
-            _refuse(text, f"{name} twice", "once")
+            refuse(f"{name} twice", "once")
         if isinstance(value, int) != (name == "offset"):
-            _refuse(text, f"{key}={value}", "an integer" if name == "offset" else f"{key}=(...)")
-        fields[name] = value if key == name else _elements(text, key, value, context.itemsize)
+            refuse(f"{key}={value}", "an integer" if name == "offset" else f"{key}=(...)")
+        fields[name] = value if key == name else _elements(key, value, context.itemsize)
     for name in ("shape", "strides"):
         if name not in fields:
-            _refuse(text, f"no {name}", f"{name}=(...)")
+            refuse(f"no {name}", f"{name}=(...)")
     shape = fields["shape"]
     if context.shape is not None and shape != context.shape:
-        _refuse(text, f"shape {shape}", f"the given shape {context.shape}")
+        refuse(f"shape {shape}", f"the given shape {context.shape}")
     strides = [(stride, DEFAULT_AXIS) for stride in fields["strides"]]
-    shard = zip_iters("strides", text, shape, strides)
+    shard = zip_iters(shape, strides)
     offset = {DEFAULT_AXIS: fields.get("offset", 0)}
-    return build("strides", text, lambda: Layout(shard, (), offset))
+    return Layout(shard, (), offset)
 
 
 def dims(text: str) -> tuple[int, ...] | None:
@@ -83,20 +67,16 @@ def dims(text: str) -> tuple[int, ...] | None:
     return shape if isinstance(shape, tuple) else None
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("strides", text, wrong, expected)
-
-
-def _elements(text: str, key: str, value: Any, itemsize: int | None) -> Any:
+def _elements(key: str, value: Any, itemsize: int | None) -> Any:
     """Bytes as elements."""
     distances = [value] if isinstance(value, int) else list(value)
     if itemsize is None:
         least = gcd(*distances)  # that of a dense array, whose fastest dim has it as stride
         likely = least if least in _SIZES else None
-        _refuse(text, f"{key} without the size of an element", spelling().itemsize(likely))
+        refuse(f"{key} without the size of an element", spelling().itemsize(likely))
     for distance in distances:
         if distance % itemsize:
-            _refuse(text, f"{distance} bytes", f"a multiple of the itemsize {itemsize}")
+            refuse(f"{distance} bytes", f"a multiple of the itemsize {itemsize}")
     elements = tuple(distance // itemsize for distance in distances)
     return elements[0] if isinstance(value, int) else elements
 
@@ -107,18 +87,16 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: several axes, replicas, swizzles, padding, or a dim with several strides.
     """
-    layout = without_box("strides", without_swizzle("strides", without_replica("strides", layout)))
-    offset = only_axis("strides", layout, "one memory, m")
+    layout = without_box(without_swizzle(without_replica(layout)))
+    offset = only_axis(layout, "one memory, m")
     dims = [(extent, stride) for extent, stride, _ in layout.shard]
     if context.shape is not None:
         dims = []
-        blocks = blocks_of("strides", layout, context.shape)
+        blocks = layout.group(context.shape).blocks
         for dim, (extent, block) in enumerate(zip(context.shape, blocks, strict=True)):
             if len(block) > 1:
                 strides = ", ".join(str(stride) for _, stride, _ in block)
-                raise refusal(
-                    "strides", layout, f"dim {dim} has the strides {strides}", "one per dim"
-                )
+                refuse(f"dim {dim} has the strides {strides}", "one per dim")
             dims.append((extent, block[0][1] if block else 0))
     shape, strides = (f"({','.join(map(str, column))})" for column in _columns(dims))
     return f"shape={shape}, strides={strides}, offset={offset}"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput, v_args
 from lark.exceptions import UnexpectedToken, VisitError
 
-from axe_eq.errors import AxeError, LayoutError, NotationError
+from axe_eq.errors import AxeError, LayoutError, NotationError, SearchError
 from axe_eq.layout.value.check import MAX_ITERS, MAX_VALUE, check_admitted
 from axe_eq.layout.value.iters import Iter
 from axe_eq.layout.value.layout import Layout
@@ -139,39 +139,39 @@ def subject(notation: str, text: str) -> str:
     return f"{notation} layout {quote(text)}"
 
 
-def refuse(notation: str, text: str, wrong: str, expected: str) -> NoReturn:
-    """Raises the NotationError about a text."""
-    raise NotationError(subject(notation, text), clip(wrong), clip(expected))
+class _Refusal(Exception):
+    """What is wrong, and what was expected; of which text or layout, `refusing` says."""
 
 
-def refusal(notation: str, layout: Layout, wrong: str, expected: str) -> NotationError:
-    """The error of a writer: this notation cannot express this layout, and why."""
-    thing = f"{notation} text of {quote(str(layout), 90)}"
-    return NotationError(thing, clip(wrong), clip(expected))
+def refuse(wrong: str, expected: str) -> NoReturn:
+    """Ends the reading of a text, or the writing of a layout, with a NotationError about it."""
+    raise _Refusal(wrong, expected)
+
+
+@contextmanager
+def refusing(thing: Callable[[], str]) -> Iterator[None]:
+    """What is refused inside, impossible or undecided, is a NotationError about a thing."""
+    try:
+        yield
+    except _Refusal as error:
+        wrong, expected = error.args
+        raise NotationError(thing(), clip(wrong), clip(expected)) from None
+    except (LayoutError, SearchError) as error:
+        wrong = f"{error.thing}: {error.wrong}"
+        raise NotationError(thing(), clip(wrong), clip(error.expected)) from None
 
 
 # ---- checks -------------------------------------------------------------------------------------
 
 
-def build(notation: str, text: str, make: Callable[[], Layout]) -> Layout:
-    """Calls `make`; an impossible layout becomes a NotationError about `text`."""
-    try:
-        return make()
-    except LayoutError as error:
-        wrong, expected = f"{error.thing}: {error.wrong}", error.expected
-    refuse(notation, text, wrong, expected)
-
-
-def fit(notation: str, text: str, layout: Layout, shape: Sequence[int] | None) -> Layout:
+def fit(layout: Layout, shape: Sequence[int] | None) -> Layout:
     """Returns `layout` after checking that the caller's shape has as many elements."""
     if shape is not None:
-        build(notation, text, lambda: (check_admitted(layout.size, shape), layout)[1])
+        check_admitted(layout.size, shape)
     return layout
 
 
-def zip_iters(
-    notation: str, text: str, extents: Sequence[int], strides: Sequence[tuple[int, str]]
-) -> list[Iter]:
+def zip_iters(extents: Sequence[int], strides: Sequence[tuple[int, str]]) -> list[Iter]:
     """Pairs extents with ``(stride, axis)``.
 
     Raises:
@@ -180,30 +180,30 @@ def zip_iters(
     if len(extents) != len(strides):
         shown = clip(",".join(map(str, extents)), 40)
         wrong = f"{len(extents)} extents ({shown}) but {len(strides)} strides"
-        refuse(notation, text, wrong, "one stride per extent")
-    check_count(notation, text, "iters", len(extents))
-    check_product(notation, text, extents)
+        refuse(wrong, "one stride per extent")
+    check_count("iters", len(extents))
+    check_product(extents)
     return [(extent, *stride) for extent, stride in zip(extents, strides, strict=True)]
 
 
-def check_count(notation: str, text: str, what: str, count: int) -> None:
+def check_count(what: str, count: int) -> None:
     """Refuses more iters, dims or bases than a layout can have.
 
     Raises:
         NotationError: with the count and the limit.
     """
     if count > MAX_ITERS:
-        refuse(notation, text, f"{count} {what}", f"at most {MAX_ITERS}")
+        refuse(f"{count} {what}", f"at most {MAX_ITERS}")
 
 
-def check_product(notation: str, text: str, extents: Iterable[int]) -> None:
+def check_product(extents: Iterable[int]) -> None:
     """Refuses extents whose product leaves 63 bits, without computing it.
 
     Raises:
         NotationError: the product is too large.
     """
     if sum(max(extent, 1).bit_length() - 1 for extent in extents) > 62:
-        refuse(notation, text, "2**63 elements or more", f"at most {MAX_VALUE}")
+        refuse("2**63 elements or more", f"at most {MAX_VALUE}")
 
 
 def check_text(notation: str, text: str) -> None:
@@ -266,7 +266,7 @@ def parse(notation: str, text: str, transformer: Transformer[Token, Any]) -> Any
     except UnexpectedInput as error:
         wrong, expected = unexpected(parser, text, error)
     except VisitError as error:
-        if isinstance(error.orig_exc, AxeError):
+        if isinstance(error.orig_exc, AxeError | _Refusal):
             raise error.orig_exc from None
         raise
     raise Unparsed(subject(notation, text), wrong, expected)

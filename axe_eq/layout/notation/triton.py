@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import NoReturn
 
 from axe_eq.layout.normal.elimination import stacks
 from axe_eq.layout.notation import f2
 from axe_eq.layout.notation.common import in_bits, settled, without_box
-from axe_eq.layout.notation.text import Context, build, refusal, refuse
+from axe_eq.layout.notation.text import Context, refuse
 from axe_eq.layout.notation.triton_encodings import THREADS, Linear, linear_of
 from axe_eq.layout.notation.triton_text import Bases, Vector, understood
 from axe_eq.layout.value import iters as it
@@ -45,9 +44,9 @@ def read(text: str, context: Context) -> Layout:
     """
     said = understood(text)
     if said.shape is not None and context.shape not in (None, said.shape):
-        _refuse(text, f"shape {said.shape}", f"the given shape {context.shape}")
-    linear = linear_of(text, said.meant, said.shape or context.shape)
-    return build("triton", text, lambda: _layout(text, linear))
+        refuse(f"shape {said.shape}", f"the given shape {context.shape}")
+    linear = linear_of(said.meant, said.shape or context.shape)
+    return _layout(linear)
 
 
 def dims(text: str) -> tuple[int, ...] | None:
@@ -59,27 +58,23 @@ def dims(text: str) -> tuple[int, ...] | None:
     return said.shape or (stated if isinstance(stated, tuple) else None)
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("triton", text, wrong, expected)
-
-
 # ---- a linear layout, turned round --------------------------------------------------------------
 
 
-def _layout(text: str, linear: Linear) -> Layout:
+def _layout(linear: Linear) -> Layout:
     shape = linear.shape
     bits = (prod(shape) - 1).bit_length()
     for dim, basis in linear.bases.items():
         if len(basis) > MAX_BIT:
-            _refuse(text, f"{len(basis)} bits of {dim}", f"at most {MAX_BIT}")
+            refuse(f"{len(basis)} bits of {dim}", f"at most {MAX_BIT}")
     columns = {d: [flatten(v, shape) for v in basis] for d, basis in linear.bases.items()}
-    _check_rows(text, columns, bits)
+    _check_rows(columns, bits)
     places: dict[int, Iter] = {}
     replica: list[Iter] = []
     swizzles: list[Swizzle] = []
     for dim, vectors in columns.items():
         axis = AXES.get(dim, dim)
-        for bit, row in _placed(text, dim, vectors, bits, swizzles):
+        for bit, row in _placed(dim, vectors, bits, swizzles):
             padding = linear.padding if dim == "offset" else ()
             item = (2, _padded(1 << row, padding), axis)
             if bit is None:
@@ -87,7 +82,7 @@ def _layout(text: str, linear: Linear) -> Layout:
             else:
                 places[bit] = item
     if linear.padding and any(sw.axis == AXES["offset"] for sw in swizzles):
-        _refuse(text, "padding behind an XOR of offsets", "padding behind bits in some order")
+        refuse("padding behind an XOR of offsets", "padding behind bits in some order")
     shard: list[Iter] = []
     for extent in shape:
         low = bits - (extent.bit_length() - 1)
@@ -102,18 +97,18 @@ def _padded(offset: int, padding: Sequence[tuple[int, int]]) -> int:
     return offset + sum(offset // interval * elements for interval, elements in padding)
 
 
-def _check_rows(text: str, columns: dict[str, list[int]], bits: int) -> None:
+def _check_rows(columns: dict[str, list[int]], bits: int) -> None:
     """Every bit of the tensor's index must come from exactly one hardware dim."""
     for bit in range(bits):
         dims = [dim for dim, vectors in columns.items() if any(v >> bit & 1 for v in vectors)]
         if not dims:
-            _refuse(text, f"no hardware index holds element {1 << bit}", "all elements held")
+            refuse(f"no hardware index holds element {1 << bit}", "all elements held")
         if len(dims) > 1:
-            _refuse(text, f"an XOR of {' and '.join(dims)} bits", "an XOR within one hardware dim")
+            refuse(f"an XOR of {' and '.join(dims)} bits", "an XOR within one hardware dim")
 
 
 def _placed(
-    text: str, dim: str, vectors: Sequence[int], bits: int, swizzles: list[Swizzle]
+    dim: str, vectors: Sequence[int], bits: int, swizzles: list[Swizzle]
 ) -> Iterator[tuple[int | None, int]]:
     """The bit of the axis for every bit of the tensor that the dim holds, and for copies (None).
 
@@ -122,7 +117,7 @@ def _placed(
     rows = [bit for bit in range(bits) if any(vector >> bit & 1 for vector in vectors)]
     chosen = f2.independent(vectors)
     if len(chosen) < len(rows):
-        _refuse(text, f"{dim} bits hold only some elements", "all elements held")
+        refuse(f"{dim} bits hold only some elements", "all elements held")
     free = [place for place in range(len(vectors)) if place not in chosen]
     square = []
     for place, vector in enumerate(vectors):
@@ -148,14 +143,14 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: extents or strides that are no powers of two, an offset, elements that share
             a place, or places between them that hold nothing.
     """
-    layout = settled(without_box("triton", in_bits(layout)))
+    layout = settled(without_box(in_bits(layout)))
     if layout.offset:
-        raise refusal("triton", layout, f"offset {layout.offset}", "index 0 holds element 0")
+        refuse(f"offset {layout.offset}", "index 0 holds element 0")
     shape = (layout.size,) if context.shape is None else context.shape
     if prod(shape) != layout.size:
-        raise refusal("triton", layout, f"shape {shape}", f"{layout.size} elements")
+        refuse(f"shape {shape}", f"{layout.size} elements")
     if any(extent & (extent - 1) for extent in shape):
-        raise refusal("triton", layout, f"shape {shape}", "powers of two")
+        refuse(f"shape {shape}", "powers of two")
     bases: dict[str, list[Vector]] = {}
     for axis, held in _axis_bits(layout).items():
         bases[_DIMS.get(axis, axis)] = [
@@ -176,7 +171,7 @@ def _axis_bits(layout: Layout) -> dict[str, list[tuple[int, int]]]:
     for extent, stride, axis, is_shard in [*shard, *copies]:
         powers = extent & (extent - 1) == 0 and stride > 0 and stride & (stride - 1) == 0
         if extent > 1 and not powers:
-            raise refusal("triton", layout, f"iter {extent}:{stride}@{axis}", "powers of two")
+            refuse(f"iter {extent}:{stride}@{axis}", "powers of two")
         for bit in range(extent.bit_length() - 1):
             place = stride.bit_length() - 1 + bit
             held.setdefault(axis, []).append((place, radix << bit if is_shard else 0))
@@ -191,12 +186,12 @@ def _axis_bases(layout: Layout, axis: str, held: list[tuple[int, int]]) -> list[
     if places != list(range(len(places))):
         clash = len(set(places)) < len(places)
         wrong = "iters overlap in a bit" if clash else "places between the elements are empty"
-        raise refusal("triton", layout, f"{wrong} of {axis}", "every place holds one element")
+        refuse(f"{wrong} of {axis}", "every place holds one element")
     columns = [1 << place for place in range(len(places))]
     for sw in reversed(layout.swizzle):
         if sw.axis == axis:
             if sw.reach > len(places):
-                raise refusal("triton", layout, f"{sw} reaches past {axis}", "bits that exist")
+                refuse(f"{sw} reaches past {axis}", "bits that exist")
             columns = [sw.apply(column) for column in columns]
     turned = f2.inverse(columns)
     assert turned is not None  # swizzles are one to one

@@ -11,9 +11,9 @@ Source: Triton, ``TritonGPUAttrDefs.td`` (what the fields mean) and ``LinearLayo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from axe_eq.layout.notation.text import check_count, check_product, refuse, spelling
 from axe_eq.layout.notation.triton_text import Bases, Encoding, Vector
@@ -37,11 +37,10 @@ class Linear(NamedTuple):
     padding: tuple[tuple[int, int], ...] = ()
 
 
-def linear_of(text: str, meant: Bases | Encoding, shape: Shape | None) -> Linear:
+def linear_of(meant: Bases | Encoding, shape: Shape | None) -> Linear:
     """The linear layout of printed bases or of an encoding.
 
     Args:
-        text: what errors quote.
         meant: what the text says.
         shape: extents of the tensor; without them those that the encoding covers once.
 
@@ -50,17 +49,13 @@ def linear_of(text: str, meant: Bases | Encoding, shape: Shape | None) -> Linear
             not fit, an encoding that is not known, or a shape that is needed and not said.
     """
     if isinstance(meant, Bases):
-        return _printed(text, meant, shape)
+        return _printed(meant, shape)
     if shape is not None:
-        _check_shape(text, shape, len(shape))
+        _check_shape(shape, len(shape))
     if meant.name not in _ENCODINGS:
         hint = f"one of {', '.join(_ENCODINGS)}, or the printed bases of its linear layout"
-        _refuse(text, f"encoding {meant.name}", hint)
-    return _ENCODINGS[meant.name](_Fields(text, meant), shape)
-
-
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("triton", text, wrong, expected)
+        refuse(f"encoding {meant.name}", hint)
+    return _ENCODINGS[meant.name](_Fields(meant), shape)
 
 
 # ---- fields -------------------------------------------------------------------------------------
@@ -69,86 +64,83 @@ def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
 class _Fields:
     """The fields of an encoding, checked as they are asked for."""
 
-    def __init__(self, text: str, encoding: Encoding) -> None:
-        self.text, self.encoding = text, encoding
-
-    def refuse(self, wrong: str, expected: str) -> NoReturn:
-        _refuse(self.text, wrong, expected)
+    def __init__(self, encoding: Encoding) -> None:
+        self.encoding = encoding
 
     def only(self, *names: str) -> None:
         """Checks that there are no other fields; those of clusters may always be there."""
         known = (*names, *_CLUSTER, "CGALayout")
         for name in self.encoding.fields:
             if name not in known:
-                self.refuse(f"unknown field {name}", f"one of {', '.join(known)}")
+                refuse(f"unknown field {name}", f"one of {', '.join(known)}")
 
     def has(self, name: str) -> bool:
         return name in self.encoding.fields
 
     def _given(self, name: str, expected: str) -> object:
         if name not in self.encoding.fields:
-            self.refuse(f"no {name}", f"{name} = {expected}")
+            refuse(f"no {name}", f"{name} = {expected}")
         return self.encoding.fields[name]
 
     def vector(self, name: str, rank: int | None = None) -> tuple[int, ...]:
         value = self._given(name, "a list of integers")
         if not isinstance(value, tuple) or not all(isinstance(entry, int) for entry in value):
-            self.refuse(f"{name} = {value}", "a list of integers")
+            refuse(f"{name} = {value}", "a list of integers")
         if rank is not None and len(value) != rank:
-            self.refuse(f"{name} = {list(value)}", f"{rank} entries, as other fields have")
-        check_count("triton", self.text, "dims", len(value))
+            refuse(f"{name} = {list(value)}", f"{rank} entries, as other fields have")
+        check_count("dims", len(value))
         return value
 
     def powers(self, name: str, rank: int | None = None) -> tuple[int, ...]:
         found = self.vector(name, rank)
         for entry in found:
-            _check_power(self.text, f"{entry} in {name}", entry)
+            _check_power(f"{entry} in {name}", entry)
         return found
 
     def order(self, name: str, rank: int | None = None) -> tuple[int, ...]:
         found = self.vector(name, rank)
         if sorted(found) != list(range(len(found))):
-            self.refuse(f"{name} {list(found)}", f"a permutation of 0 to {len(found) - 1}")
+            refuse(f"{name} {list(found)}", f"a permutation of 0 to {len(found) - 1}")
         return found
 
     def integer(self, name: str, *among: int) -> int:
         value = self._given(name, "an integer")
         if type(value) is not int or (among and value not in among):
-            self.refuse(f"{name} = {value}", f"one of {among}" if among else "an integer")
+            refuse(f"{name} = {value}", f"one of {among}" if among else "an integer")
         return value
 
     def power(self, name: str) -> int:
         value = self.integer(name)
-        _check_power(self.text, f"{name} = {value}", value)
+        _check_power(f"{name} = {value}", value)
         return value
 
     def flag(self, name: str) -> bool:
         value = self.encoding.fields.get(name, "false")
         if value not in ("true", "false"):
-            self.refuse(f"{name} = {value}", "true or false")
+            refuse(f"{name} = {value}", "true or false")
         return bool(value == "true")
 
     def parent(self, *names: str) -> _Fields:
         value = self.encoding.fields.get("parent")
         if not isinstance(value, Encoding):
-            self.refuse("no parent", "parent = #ttg...")
+            refuse("no parent", "parent = #ttg...")
         if value.name not in names:
-            self.refuse(f"{self.encoding.name} of {value.name}", f"of {', '.join(names)}")
-        return _Fields(self.text, value)
+            refuse(f"{self.encoding.name} of {value.name}", f"of {', '.join(names)}")
+        return _Fields(value)
 
     def shaped(self, shape: Shape | None, rank: int) -> Shape:
         """The tensor's extents, for encodings that do not say any."""
         if shape is None:
-            self.refuse(f"the tensor's extents, which {self.encoding.name} leaves out, are not "
+            refuse(f"the tensor's extents, which {self.encoding.name} leaves out, are not "
                         "known", spelling().shape)  # fmt: skip
-        return _check_shape(self.text, shape, rank)
+        return _check_shape(shape, rank)
 
     def blocks(self, rank: int) -> list[Vector]:
         """Bases of the blocks of a cluster, in units of one block's part of the tensor."""
         if self.has("CGALayout"):
             found = list(self.encoding.fields["CGALayout"])
-            if len(_natural(self.text, {"block": found})) not in (0, rank):
-                self.refuse("CGALayout of another rank", f"vectors of {rank} entries")
+            if len(_natural({"block": found})) not in (0, rank):
+                refuse("CGALayout of another rank", f"vectors of {rank} entries")
             return found
         if not self.has("CTAsPerCGA"):
             return []
@@ -160,56 +152,58 @@ class _Fields:
                 vectors.append(tuple(entry * (place == dim) for place in range(rank)))
         return vectors
 
+    def part(self, whole: Shape) -> list[int]:
+        """The extents of one block's part of the tensor."""
+        blocks = [_clipped(vector, whole) for vector in self.blocks(len(whole))]
+        return [e // c for e, c in zip(whole, _counts(blocks, len(whole)), strict=True)]
 
-def _check_power(text: str, wrong: str, extent: int) -> None:
+
+def _check_power(wrong: str, extent: int) -> None:
     if extent < 1 or extent & (extent - 1):
-        _refuse(text, wrong, "powers of two: linear layouts have no other extents")
+        refuse(wrong, "powers of two: linear layouts have no other extents")
 
 
-def _check_shape(text: str, shape: Shape, rank: int) -> Shape:
+def _check_shape(shape: Shape, rank: int) -> Shape:
     if len(shape) != rank:
-        _refuse(text, f"rank {rank}", f"the rank of the shape {shape}")
-    check_product("triton", text, shape)
+        refuse(f"rank {rank}", f"the rank of the shape {shape}")
+    check_product(shape)
     for extent in shape:
-        _check_power(text, f"shape {shape}", extent)
+        _check_power(f"shape {shape}", extent)
     return shape
 
 
 # ---- bases --------------------------------------------------------------------------------------
 
 
-class _Tile:
-    """Bases that grow: every bit doubles the tile along a dim, or repeats it."""
+Step = tuple[str, int | None, int]
+"""A hardware dim whose bits multiply the tile so often along a dim, or repeat it (None)."""
 
-    def __init__(self, rank: int, *names: str) -> None:
-        self.extents = [1] * rank
-        self.bases: dict[str, list[Vector]] = {name: [] for name in names}
 
-    def grow(self, name: str, dim: int, times: int) -> None:
+def _along(
+    name: str, extents: Sequence[int], order: Sequence[int], but: int | None = None
+) -> list[Step]:
+    """The steps of a hardware dim over dims in order, which repeats along one."""
+    return [(name, None if dim == but else dim, extents[dim]) for dim in order]
+
+
+def _tile(rank: int, steps: Sequence[Step]) -> tuple[dict[str, list[Vector]], list[int]]:
+    """The bases that steps make, and the extents that they cover."""
+    extents = [1] * rank
+    bases: dict[str, list[Vector]] = {}
+    for name, dim, times in steps:
+        own = bases.setdefault(name, [])
         for _ in range(times.bit_length() - 1):
-            self.bases[name].append(_unit(len(self.extents), dim, self.extents[dim]))
-            self.extents[dim] *= 2
-
-    def repeat(self, name: str, times: int) -> None:
-        zero = (0,) * len(self.extents)
-        self.bases[name] += [zero] * (times.bit_length() - 1)
-
-    def spread(
-        self, name: str, extents: Sequence[int], order: Sequence[int], but: int = -1
-    ) -> None:
-        """Grows along the dims in order, but repeats along one."""
-        for dim in order:
-            if dim == but:
-                self.repeat(name, extents[dim])
-            else:
-                self.grow(name, dim, extents[dim])
+            own.append(_unit(rank, 0, 0) if dim is None else _unit(rank, dim, extents[dim]))
+            if dim is not None:
+                extents[dim] *= 2
+    return bases, extents
 
 
 def _unit(rank: int, dim: int, length: int) -> Vector:
     return tuple(length if place == dim else 0 for place in range(rank))
 
 
-def _natural(text: str, bases: dict[str, list[Vector]]) -> Shape:
+def _natural(bases: dict[str, list[Vector]]) -> Shape:
     """The smallest extents that hold all bases, which must be vectors of one rank."""
     vectors: list[object] = [vector for dim in bases.values() for vector in dim]
     columns: list[tuple[int, ...]] = []
@@ -217,18 +211,18 @@ def _natural(text: str, bases: dict[str, list[Vector]]) -> Shape:
         if not isinstance(vector, tuple) or any(
             not isinstance(entry, int) or entry < 0 for entry in vector
         ):
-            _refuse(text, f"basis {vector}", "a list of integers of at least 0")
+            refuse(f"basis {vector}", "a list of integers of at least 0")
         columns.append(vector)
     if len({len(vector) for vector in columns}) > 1:
-        _refuse(text, "bases of different ranks", "one rank")
-    check_count("triton", text, "dims", max(map(len, columns), default=0))
+        refuse("bases of different ranks", "one rank")
+    check_count("dims", max(map(len, columns), default=0))
     return tuple(
         1 << max(entry.bit_length() for entry in column) for column in zip(*columns, strict=True)
     )
 
 
 def _whole(
-    tile: _Tile,
+    tile: tuple[dict[str, list[Vector]], list[int]],
     order: Sequence[int],
     blocks: list[Vector],
     shape: Shape | None,
@@ -239,19 +233,20 @@ def _whole(
     """A tile over the tensor: each block's part filled with it, the blocks side by side.
 
     Args:
-        tile: of one block.
+        tile: of one block, from `_tile`.
         order: the dims along which the tile is repeated, first to last.
         blocks: bases of the blocks, in units of their parts.
         shape: of the tensor; by default one tile per block.
         fill: the hardware dim whose bits repeat the tile.
         drop: its bits that leave the part go; else they are copies.
     """
-    rank = len(tile.extents)
+    bases, extents = tile
+    rank = len(extents)
     if shape is None:
-        shape = tuple(e * c for e, c in zip(tile.extents, _counts(blocks, rank), strict=True))
+        shape = tuple(e * c for e, c in zip(extents, _counts(blocks, rank), strict=True))
     blocks = [_clipped(vector, shape) for vector in blocks]
     part = tuple(e // count for e, count in zip(shape, _counts(blocks, rank), strict=True))
-    bases = _resized(tile.bases, tile.extents, part, order, fill, drop=drop)
+    bases = _resized(bases, extents, part, order, fill, drop=drop)
     bases["block"] = [tuple(map(int.__mul__, vector, part)) for vector in blocks]
     return Linear(bases, shape)
 
@@ -305,34 +300,34 @@ def _swapped(rank: int) -> list[int]:
 # ---- linear layouts that are written out --------------------------------------------------------
 
 
-def _printed(text: str, printed: Bases, shape: Shape | None) -> Linear:
+def _printed(printed: Bases, shape: Shape | None) -> Linear:
     bases: dict[str, list[Vector]] = {}
     for line in printed.lines:
         known = bases.setdefault(line.dim, [])
         if line.place and line.place != 1 << len(known):
-            _refuse(text, f"{line.dim}={line.place}", f"{line.dim}={1 << len(known)}")
+            refuse(f"{line.dim}={line.place}", f"{line.dim}={1 << len(known)}")
         if line.place:
             known.append(line.vector)
-    natural, sizes = _natural(text, bases), printed.sizes
+    natural, sizes = _natural(bases), printed.sizes
     if sizes and any(size < extent for size, extent in zip(sizes, natural, strict=False)):
-        _refuse(text, f"out dims {sizes}", f"at least {natural}")
-    found = _check_shape(text, sizes or natural, len(natural) or len(sizes))
+        refuse(f"out dims {sizes}", f"at least {natural}")
+    found = _check_shape(sizes or natural, len(natural) or len(sizes))
     if shape not in (None, found):
-        _refuse(text, f"shape {found}", f"the given shape {shape}")
+        refuse(f"shape {found}", f"the given shape {shape}")
     return Linear(bases, found)
 
 
 def _linear(given: _Fields, shape: Shape | None) -> Linear:
     """Bases adapted to a shape: in registers first come the dims that registers vary already."""
-    text, fields = given.text, given.encoding.fields
+    fields = given.encoding.fields
     bases = {name: list(value) if isinstance(value, tuple) else [value]
              for name, value in fields.items() if name != "alignment"}  # fmt: skip
-    natural = _natural(text, bases)
+    natural = _natural(bases)
     if shape in (None, natural) or not natural:
-        return Linear(bases, _check_shape(text, shape or natural, len(shape or natural)))
-    _check_shape(text, shape, len(natural))
+        return Linear(bases, _check_shape(shape or natural, len(shape or natural)))
+    _check_shape(shape, len(natural))
     if "offset" in bases and shape != natural:
-        _refuse(text, f"offsets of shape {natural}", f"the given shape {shape}")
+        refuse(f"offsets of shape {natural}", f"the given shape {shape}")
     varied = [
         dim for vector in bases.get("register", ()) for dim, entry in enumerate(vector) if entry
     ]
@@ -344,44 +339,42 @@ def _linear(given: _Fields, shape: Shape | None) -> Linear:
 
 
 def _blocked(given: _Fields, shape: Shape | None) -> Linear:
-    given.only("sizePerThread", "threadsPerWarp", "warpsPerCTA", "order")
-    order = given.order("order")
-    tile = _Tile(len(order), *THREADS[:3])
     names = ("sizePerThread", "threadsPerWarp", "warpsPerCTA")
+    given.only(*names, "order")
+    order = given.order("order")
+    rank = len(order)
+    steps: list[Step] = []
     for name, field in zip(THREADS, names, strict=False):
-        tile.spread(name, given.powers(field, len(order)), order)
-    return _whole(tile, order, given.blocks(len(order)), shape, drop=True)
+        steps += _along(name, given.powers(field, rank), order)
+    return _whole(_tile(rank, steps), order, given.blocks(rank), shape, drop=True)
 
 
-def _mma_fields(given: _Fields) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+def _mma_fields(given: _Fields) -> tuple[int, tuple[int, ...], tuple[int, int]]:
     """The version, the warps, and the rows and columns of one instruction's result."""
     given.only("versionMajor", "versionMinor", "warpsPerCTA", "instrShape")
     version = given.integer("versionMajor", 2, 3)
     warps = given.powers("warpsPerCTA")
     rank = len(warps)
     if rank < 2:
-        given.refuse(f"warpsPerCTA = {list(warps)}", "at least 2 dims")
+        refuse(f"warpsPerCTA = {list(warps)}", "at least 2 dims")
     shape = given.powers("instrShape", 3 if version == 3 else rank)
     rows, columns = shape[:2] if version == 3 else shape[-2:]
     if rows != 16 or columns < 8:
-        given.refuse(f"instrShape = {list(shape)}", "16 rows and at least 8 columns")
+        refuse(f"instrShape = {list(shape)}", "16 rows and at least 8 columns")
     return version, warps, (rows, columns)
 
 
-def _mma_tile(rank: int, inner: int, outer: int, extents: tuple[int, int], width: int) -> _Tile:
+def _mma_steps(inner: int, outer: int, extents: tuple[int, int], width: int) -> list[Step]:
     """What 32 lanes hold of one instruction's operand or result.
 
     Along the inner dim `width` values per lane and 4 lanes, then 8 lanes along the outer one; the
     rest in registers, along the outer dim first.
     """
-    tile = _Tile(rank, *THREADS[:3])
     rows, columns = extents
-    tile.grow("register", inner, width)
-    tile.grow("lane", inner, 4)
-    tile.grow("lane", outer, 8)
-    tile.grow("register", outer, rows // 8)
-    tile.grow("register", inner, columns // (width * 4))
-    return tile
+    return [
+        ("register", inner, width), ("lane", inner, 4), ("lane", outer, 8),
+        ("register", outer, rows // 8), ("register", inner, columns // (width * 4)),
+    ]  # fmt: skip
 
 
 def _warp_order(version: int, rank: int) -> list[int]:
@@ -392,9 +385,9 @@ def _warp_order(version: int, rank: int) -> list[int]:
 def _mma(given: _Fields, shape: Shape | None) -> Linear:
     version, warps, extents = _mma_fields(given)
     rank = len(warps)
-    tile = _mma_tile(rank, rank - 1, rank - 2, (extents[0], extents[1]), 2)
-    tile.spread("warp", warps, _warp_order(version, rank))
-    return _whole(tile, _row_major(rank), given.blocks(rank), shape)
+    steps = _mma_steps(rank - 1, rank - 2, extents, 2)
+    steps += _along("warp", warps, _warp_order(version, rank))
+    return _whole(_tile(rank, steps), _row_major(rank), given.blocks(rank), shape)
 
 
 def _dot_operand(given: _Fields, shape: Shape | None) -> Linear:
@@ -405,13 +398,13 @@ def _dot_operand(given: _Fields, shape: Shape | None) -> Linear:
     version, warps, _ = _mma_fields(parent)
     rank, width = len(warps), given.power("kWidth")
     if version == 3 and number == 1:
-        given.refuse("opIdx = 1 of versionMajor = 3", "operand 0: the other lies in shared memory")
+        refuse("opIdx = 1 of versionMajor = 3", "operand 0: the other lies in shared memory")
     along = rank - 1 if number == 0 else rank - 2  # the dim that is summed over
     order = _row_major(rank) if number == 0 else _swapped(rank)
     extents = (16 if number == 0 else 8, width * 8)
-    tile = _mma_tile(rank, along, order[1], extents, width)
-    tile.spread("warp", warps, _warp_order(version, rank), but=along)
-    return _whole(tile, order, _summed(parent.blocks(rank), along), shape)
+    steps = _mma_steps(along, order[1], extents, width)
+    steps += _along("warp", warps, _warp_order(version, rank), along)
+    return _whole(_tile(rank, steps), order, _summed(parent.blocks(rank), along), shape)
 
 
 def _fma_operand(given: _Fields, parent: _Fields, number: int, shape: Shape | None) -> Linear:
@@ -419,16 +412,15 @@ def _fma_operand(given: _Fields, parent: _Fields, number: int, shape: Shape | No
     order = parent.order("order")
     rank = len(order)
     if rank < 2:
-        given.refuse(f"dot_op of {rank} dims", "at least 2")
+        refuse(f"dot_op of {rank} dims", "at least 2")
     along = rank - 1 if number == 0 else rank - 2
     whole = given.shaped(shape, rank)
     held = list(parent.powers("sizePerThread", rank))
     held[along] = whole[along]
-    tile = _Tile(rank, *THREADS[:3])
-    tile.spread("register", held, order)
-    tile.spread("lane", parent.powers("threadsPerWarp", rank), order, but=along)
-    tile.spread("warp", parent.powers("warpsPerCTA", rank), order, but=along)
-    return _whole(tile, order, _summed(parent.blocks(rank), along), whole)
+    steps = _along("register", held, order)
+    steps += _along("lane", parent.powers("threadsPerWarp", rank), order, along)
+    steps += _along("warp", parent.powers("warpsPerCTA", rank), order, along)
+    return _whole(_tile(rank, steps), order, _summed(parent.blocks(rank), along), whole)
 
 
 def _summed(blocks: Sequence[Vector], along: int) -> list[Vector]:
@@ -441,11 +433,11 @@ def _slice(given: _Fields, shape: Shape | None) -> Linear:
     given.only("dim", "parent")
     dim, parent = given.integer("dim"), given.parent(*_DISTRIBUTED)
     if not 0 <= dim <= (dim if shape is None else len(shape)):
-        given.refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(shape or ())}")
+        refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(shape or ())}")
     wider = None if shape is None else (*shape[:dim], 1, *shape[dim:])
     found = _ENCODINGS[parent.encoding.name](parent, wider)
     if dim >= len(found.shape):
-        given.refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(found.shape) - 1}")
+        refuse(f"dim = {dim}", f"a dim of the parent, 0 to {len(found.shape) - 1}")
     bases = {
         name: [(*vector[:dim], *vector[dim + 1 :]) for vector in vectors]
         for name, vectors in found.bases.items()
@@ -461,21 +453,15 @@ def _swizzled(given: _Fields, shape: Shape | None) -> Linear:
     """Row r has its columns in groups of `vec`, whose number is XORed with a phase of r."""
     given.only("vec", "perPhase", "maxPhase", "order", "hasLeadingOffset")
     if given.flag("hasLeadingOffset"):
-        given.refuse("hasLeadingOffset = true", "nvmma_shared, which names its rows of bytes")
+        refuse("hasLeadingOffset = true", "nvmma_shared, which names its rows of bytes")
     order = given.order("order")
     whole = given.shaped(shape, len(order))
     vec, per_phase, phases = map(given.power, ("vec", "perPhase", "maxPhase"))
-    blocks = [_clipped(vector, whole) for vector in given.blocks(len(order))]
-    part = [e // c for e, c in zip(whole, _counts(blocks, len(order)), strict=True)]
-    tile = _Tile(len(order), "offset")
-    tile.spread("offset", part, order)
+    part = given.part(whole)
+    tile = _tile(len(order), _along("offset", part, order))
     if len(order) > 1:
-        column, row = order[:2]
-        for place, vector in enumerate(tile.bases["offset"]):
-            if vector[row]:
-                moved = vec * (vector[row] // per_phase % phases) % part[column]
-                entries = {row: vector[row], column: moved}
-                tile.bases["offset"][place] = tuple(entries.get(d, 0) for d in range(len(order)))
+        rows = [vector[order[1]] for vector in tile[0]["offset"]]
+        _exchange(tile, order[0], rows, vec, per_phase, phases)
     return _whole(tile, order, given.blocks(len(order)), whole, "offset")
 
 
@@ -483,62 +469,57 @@ def _nvmma(given: _Fields, shape: Shape | None) -> Linear:
     """Boxes of the tensor memory accelerator, whose rows of bytes are swizzled in groups of 8."""
     given.only("swizzlingByteWidth", "transposed", "elementBitWidth", "fp4Padded", "rank")
     if given.flag("fp4Padded"):
-        given.refuse("fp4Padded = true", "elements without padding between them")
-    width, bits = (
-        given.integer("swizzlingByteWidth", 0, 32, 64, 128),
-        given.power("elementBitWidth"),
-    )
-    turned = given.flag("transposed")
+        refuse("fp4Padded = true", "elements without padding between them")
+    width = given.integer("swizzlingByteWidth", 0, 32, 64, 128)
+    bits, turned = given.power("elementBitWidth"), given.flag("transposed")
     rank = given.integer("rank") if given.has("rank") else 2 if shape is None else len(shape)
     whole = given.shaped(shape, rank)
-    blocks = [_clipped(vector, whole) for vector in given.blocks(rank)]
-    box = [min(256, e // c) for e, c in zip(whole, _counts(blocks, rank), strict=True)]
-    dims = [*range(1, rank), 0] if turned else list(range(rank))  # slow to fast in memory
-    tile = _Tile(rank, "offset")
+    box = [min(256, extent) for extent in given.part(whole)]
+    dims = [*range(1, rank), 0] if turned and width else list(range(rank))  # slow to fast in memory
     if width:
         box[dims[-1]] = 8 * width // bits
         rows = prod(box[dim] for dim in dims[:-1])
         if rank < 2 or rows < 8 or box[dims[-1]] > whole[dims[-1]]:
-            given.refuse(f"shape {whole}", f"8 rows of {width} bytes at least")
-    else:
-        dims = list(range(rank))
-    tile.spread("offset", box, dims[::-1])
+            refuse(f"shape {whole}", f"8 rows of {width} bytes at least")
+    tile = _tile(rank, _along("offset", box, dims[::-1]))
     if width:
-        tile.bases["offset"] = list(_phases(tile.bases["offset"], box, dims, width, bits))
+        row = box[dims[-1]].bit_length() - 1  # the bits of a row before it
+        counts = [1 << bit >> row for bit in range(len(tile[0]["offset"]))]
+        _exchange(tile, dims[-1], counts, 128 // bits, 128 // width, width // 16)
     return _whole(tile, range(rank), given.blocks(rank), whole, "offset")
 
 
-def _phases(
-    bases: Sequence[Vector], box: Sequence[int], dims: Sequence[int], width: int, bits: int
-) -> Iterator[Vector]:
-    """Offsets with the 16-byte pieces of their row XORed with the phase of the row."""
-    row = 1
-    for vector in bases:
-        if vector[dims[-1]]:
-            yield vector
-            continue
-        phase = (row // (128 // width) % (width // 16)) if row < 8 else 0
-        moved = phase * 128 // bits
-        yield tuple(moved if dim == dims[-1] else entry for dim, entry in enumerate(vector))
-        row *= 2
+def _exchange(
+    tile: tuple[dict[str, list[Vector]], list[int]],
+    column: int,
+    rows: Sequence[int],
+    vec: int,
+    per_phase: int,
+    phases: int,
+) -> None:
+    """XORs the columns of a tile, in groups of `vec`, with the phase of their row, bit by bit."""
+    bases, extents = tile
+    for place, (vector, row) in enumerate(zip(bases["offset"], rows, strict=True)):
+        if row:
+            moved = vec * (row // per_phase % phases) % extents[column]
+            bases["offset"][place] = (*vector[:column], moved, *vector[column + 1 :])
 
 
 def _padded(given: _Fields, shape: Shape | None) -> Linear:
     """Offsets of a linear layout, with elements between intervals that hold nothing."""
     given.only("order", "shape", "offset", "block")
     if given.has("offset"):
-        found = _linear(_Fields(given.text, given.encoding), shape)
+        found = _linear(given, shape)
     else:
         extents = given.powers("shape")
-        tile = _Tile(len(extents), "offset")
-        tile.spread("offset", extents, given.order("order", len(extents)))
+        steps = _along("offset", extents, given.order("order", len(extents)))
         if shape not in (None, extents):
-            given.refuse(f"shape {extents}", f"the given shape {shape}")
-        found = _whole(tile, (), given.blocks(len(extents)), None, "offset")
+            refuse(f"shape {extents}", f"the given shape {shape}")
+        found = _whole(_tile(len(extents), steps), (), given.blocks(len(extents)), None, "offset")
     for interval, padding in given.encoding.padding:
-        _check_power(given.text, f"interval {interval}", interval)
+        _check_power(f"interval {interval}", interval)
         if padding < 1:
-            given.refuse(f"padding {padding}", "at least 1 element")
+            refuse(f"padding {padding}", "at least 1 element")
     return found._replace(padding=given.encoding.padding)
 
 

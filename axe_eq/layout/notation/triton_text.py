@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from lark import Token, v_args
 
@@ -91,29 +91,25 @@ def understood(text: str) -> Said:
     said = Said(None, None)
     for item in parse("triton", text, _Texts()):
         if isinstance(item, Definition):
-            defined[item.name] = _resolved(text, item.encoding, defined)
+            defined[item.name] = _resolved(item.encoding, defined)
             if item.encoding.fields:  # memory spaces have none
                 said = Said(defined[item.name], None)
         else:
             said = item if isinstance(item, Said) else Said(item, None)
-    meant = _resolved(text, said.meant, defined)
+    meant = _resolved(said.meant, defined)
     if not isinstance(meant, Bases | Encoding):
-        _refuse(text, "no layout", "bases, or an encoding as #ttg.blocked<{...}>")
+        refuse("no layout", "bases, or an encoding as #ttg.blocked<{...}>")
     return Said(meant, said.shape)
 
 
-def _resolved(text: str, value: Any, defined: Mapping[str, Encoding]) -> Any:
+def _resolved(value: Any, defined: Mapping[str, Encoding]) -> Any:
     """A value without aliases."""
     if isinstance(value, Alias):
         if value.name not in defined:
             known = ", ".join(defined) or "no alias"
-            _refuse(text, f"{value.name} is not defined", f"{known}, or {value.name} = #ttg...")
+            refuse(f"{value.name} is not defined", f"{known}, or {value.name} = #ttg...")
         return defined[value.name]
     if isinstance(value, Encoding):
-        fields = {name: _resolved(text, field, defined) for name, field in value.fields.items()}
+        fields = {name: _resolved(field, defined) for name, field in value.fields.items()}
         return value._replace(fields=fields)
     return value
-
-
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("triton", text, wrong, expected)

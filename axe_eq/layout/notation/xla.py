@@ -6,38 +6,25 @@ Source: XLA, "Shapes and layout" and "Tiled layout"; the properties of ``xla::La
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from math import prod
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from lark import Token, v_args
 
-from axe_eq.errors import NotationError, SearchError
-from axe_eq.layout.normal import chains
-from axe_eq.layout.normal.ladder_search import find_ladder
-from axe_eq.layout.notation.common import (
-    MAX_DECIDED,
-    given_shape,
-    only_axis,
-    without_replica,
-    without_swizzle,
-)
+from axe_eq.layout.notation.common import given_shape, only_axis, without_replica, without_swizzle
 from axe_eq.layout.notation.text import (
     Context,
     Reader,
-    build,
     check_count,
     check_product,
     given,
     parse,
-    refusal,
     refuse,
 )
 from axe_eq.layout.notation.xla_search import MAX_RUNGS
-from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
-from axe_eq.layout.notation.xla_write import layout_text
+from axe_eq.layout.notation.xla_tiles import COMBINE, tile_array
+from axe_eq.layout.notation.xla_write import TilingError, layout_text
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.check import MAX_VALUE, make_offsets
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout, make
 
@@ -97,30 +84,26 @@ def read(text: str, context: Context) -> Layout:
     """
     shape = parse("xla", text, _Shapes())
     if isinstance(shape, list):
-        _refuse(text, f"a tuple of {len(shape)} shapes is {len(shape)} layouts", "one array shape")
+        refuse(f"a tuple of {len(shape)} shapes is {len(shape)} layouts", "one array shape")
     if shape.type not in _TYPES:
-        _refuse(text, f"unknown element type {shape.type}", "an array type such as f32")
-    dims = _dims(text, shape, context.shape)
-    order = _order(text, shape.minor_to_major, len(dims))
-    tiles = [_tile(text, tile) for tile in shape.properties.pop("T", ())]
-    check_count("xla", text, "dims and tile extents", len(dims) + sum(map(len, tiles)))
-    check_product("xla", text, dims)
-    return build("xla", text, lambda: _placed(text, dims, order, tiles, shape.properties))
+        refuse(f"unknown element type {shape.type}", "an array type such as f32")
+    dims = _dims(shape, context.shape)
+    order = _order(shape.minor_to_major, len(dims))
+    tiles = [_tile(tile) for tile in shape.properties.pop("T", ())]
+    check_count("dims and tile extents", len(dims) + sum(map(len, tiles)))
+    check_product(dims)
+    return _placed(dims, order, tiles, shape.properties)
 
 
 def _placed(
-    text: str,
     dims: tuple[int, ...],
     order: tuple[int, ...],
     tiles: list[tuple[int, ...]],
     properties: dict[str, Any],
 ) -> Layout:
     """The tiled array in the memory space that the properties name."""
-    try:
-        layout = tile_array(dims, order, tiles)
-    except TilingError as error:
-        _refuse(text, str(error), f"at most {MAX_VALUE}")
-    axis = _axis(text, properties, it.size(layout.shard))
+    layout = tile_array(dims, order, tiles)
+    axis = _axis(properties, it.size(layout.shard))
     if axis == DEFAULT_AXIS:
         return layout
     shard = tuple((extent, stride, axis) for extent, stride, _ in layout.shard)
@@ -136,49 +119,45 @@ def dims(text: str) -> tuple[int, ...] | None:
     return found if len(found) == len(shape.dims) else None
 
 
-def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    refuse("xla", text, wrong, expected)
-
-
-def _dims(text: str, shape: _Shape, given: tuple[int, ...] | None) -> tuple[int, ...]:
+def _dims(shape: _Shape, given: tuple[int, ...] | None) -> tuple[int, ...]:
     dims: list[int] = []
     for dim in shape.dims:
         if isinstance(dim, str):
-            _refuse(text, f"dimension {dim} is only known at run time", "static extents")
+            refuse(f"dimension {dim} is only known at run time", "static extents")
         if dim < 1:
-            _refuse(text, f"extent {dim}", "extents of at least 1")
+            refuse(f"extent {dim}", "extents of at least 1")
         dims.append(dim)
     if given is not None and tuple(dims) != given:
-        _refuse(text, f"shape {tuple(dims)}", f"the given shape {given}")
+        refuse(f"shape {tuple(dims)}", f"the given shape {given}")
     return tuple(dims)
 
 
-def _order(text: str, order: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+def _order(order: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
     if order is None:
         return tuple(reversed(range(rank)))
     if sorted(order) != list(range(rank)):
-        _refuse(text, f"minor_to_major {order}", f"a permutation of 0 to {rank - 1}")
+        refuse(f"minor_to_major {order}", f"a permutation of 0 to {rank - 1}")
     return order
 
 
-def _tile(text: str, tile: tuple[int, ...]) -> tuple[int, ...]:
+def _tile(tile: tuple[int, ...]) -> tuple[int, ...]:
     shown = f"T({','.join('*' if extent == COMBINE else str(extent) for extent in tile)})"
     if not tile or any(extent < 1 and extent != COMBINE for extent in tile):
-        _refuse(text, f"tile {shown}", "at least one extent, each at least 1")
+        refuse(f"tile {shown}", "at least one extent, each at least 1")
     if tile[-1] == COMBINE:
-        _refuse(text, f"tile {shown} combines with nothing", "an extent after *")
+        refuse(f"tile {shown} combines with nothing", "an extent after *")
     return tile
 
 
-def _axis(text: str, properties: dict[str, Any], elements: int) -> str:
+def _axis(properties: dict[str, Any], elements: int) -> str:
     """The axis of the memory space, once no property asks for more than a layout has."""
     for name, values in properties.items():
         if name in _REFUSED:
-            _refuse(text, *_REFUSED[name])
+            refuse(*_REFUSED[name])
         if name == "D" and any(not level.startswith("D") for level in values):
-            _refuse(text, f"D({','.join(values)}) is a sparse array", "dense dimensions D")
+            refuse(f"D({','.join(values)}) is a sparse array", "dense dimensions D")
         if name == "L" and (values[0] < 1 or elements % values[0]):
-            _refuse(text, f"L({values[0]}) pads {elements} elements at the end", "whole tiles only")
+            refuse(f"L({values[0]}) pads {elements} elements at the end", "whole tiles only")
     space = properties.get("S", (0,))[0]
     return f"S{space}" if space else DEFAULT_AXIS
 
@@ -191,43 +170,24 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: replicas, swizzles, offsets, several axes, or elements that share a place.
     """
-    layout = _without_swizzle(without_replica("xla", layout))
+    layout = without_swizzle(without_replica(layout), MAX_RUNGS)
     space = _space_of(layout)
     given = given_shape(layout, context)
     shape = (layout.size,) if given is None else given
     if prod(shape) != layout.size:
-        raise refusal("xla", layout, f"shape {shape} has {prod(shape)} elements", str(layout.size))
+        refuse(f"shape {shape} has {prod(shape)} elements", str(layout.size))
     try:
         text = layout_text(layout, shape)
     except TilingError as error:
-        raise refusal("xla", layout, str(error), "elements one behind another") from None
-    except SearchError as error:
-        raise refusal("xla", layout, f"{error.thing}: {error.wrong}", error.expected) from None
+        refuse(str(error), "elements one behind another")
     memory = f"{'' if ':' in text else ':'}S({space})" if space else ""
     written = f"{{{text}{memory}}}" if shape or text or memory else ""  # XLA does not read f32[]{}
     return f"f32[{','.join(map(str, shape))}]{written}"
 
 
-def _without_swizzle(layout: Layout) -> Layout:
-    """The same map without a swizzle, but maybe with boxes in boxes."""
-    try:
-        return without_swizzle("xla", layout)
-    except NotationError:
-        if layout.size > MAX_DECIDED or len(layout.axes) > 1:
-            raise
-        (axis,) = layout.axes
-        table = layout.table(axis)
-        with suppress(SearchError):
-            ladder = find_ladder(table[:, None] - table[0], (axis,), MAX_RUNGS)
-            if ladder is not None:
-                offsets = make_offsets({axis: int(table[0])})
-                return chains.build([(layout.size, ladder)], (), offsets)
-        raise
-
-
 def _space_of(layout: Layout) -> int:
     """The memory space whose axis the layout uses: ``m`` is 0, ``S<n>`` is n."""
     axis = next((a for a in layout.axes if re.fullmatch(r"S[1-9]\d*", a)), DEFAULT_AXIS)
-    if only_axis("xla", layout, "one memory, m or S<n>", axis):
-        raise refusal("xla", layout, f"offset {layout.offset[axis]}", "element 0 at offset 0")
+    if only_axis(layout, "one memory, m or S<n>", axis):
+        refuse(f"offset {layout.offset[axis]}", "element 0 at offset 0")
     return int(axis[1:]) if axis != DEFAULT_AXIS else 0

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import reduce
+from itertools import accumulate
+from math import prod
+from operator import mul
 
 import numpy as np
 from numpy.typing import NDArray
 
+from axe_eq.errors import LayoutError
+from axe_eq.layout.value.check import check_admitted, check_extents, listed
 from axe_eq.layout.value.iters import Iters, size
 
 PART = 2**20
@@ -25,6 +30,37 @@ def unflatten(index: int, shape: Sequence[int]) -> tuple[int, ...]:
         index, digit = divmod(index, extent)
         digits.append(digit)
     return tuple(reversed(digits))
+
+
+def common_refinement(shapes: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The coarsest shape that cuts wherever one of the shapes does.
+
+    >>> axe.common_refinement([(4, 6), (8, 3)])
+    (4, 2, 3)
+
+    Raises:
+        LayoutError: the sizes differ, or two cuts do not divide each other.
+    """
+    checked = [check_extents("shape", shape) for shape in listed("shapes", shapes)]
+    if not checked:
+        raise LayoutError("common refinement", "of no shapes", "at least one shape")
+    cuts: set[int] = set()
+    for shape in checked:
+        cuts.update(accumulate(reversed(shape), mul))
+        check_admitted(prod(checked[0]), shape)
+    refined: list[int] = []
+    below = 1
+    for level in sorted(cuts):
+        if level % below:
+            raise LayoutError(
+                f"shapes {tuple(checked)}",
+                f"cut at {below} and {level} elements",
+                "cuts that divide each other",
+            )
+        if level > below:
+            refined.append(level // below)
+        below = level
+    return tuple(reversed(refined))
 
 
 def block_table(block: Iters, axis: str) -> NDArray[np.int64]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from axe_eq import plain
 from axe_eq.errors import ArgumentError
 from axe_eq_backends.cuda.image import Image
 
-FORMAT = "1"
+FORMAT = "2"
 
 
 @dataclass(frozen=True)
@@ -93,18 +94,7 @@ class Code:
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""
-        images = [launch.image.to_bytes() for launch in self.launches]
-        head = {
-            "format": FORMAT, "target": self.target, "inputs": self.inputs,
-            "constants": self.constants, "outputs": self.outputs, "arena": self.arena_bytes,
-            "ports": [asdict(p) for p in self.ports.values()],
-            "launches": [
-                {"params": dict(x.params), "places": dict(x.places), "bytes": len(data)}
-                for x, data in zip(self.launches, images, strict=True)
-            ],
-        }  # fmt: skip
-        text = json.dumps(head).encode()
-        return len(text).to_bytes(8, "little") + text + b"".join(images)
+        return plain.text({"format": FORMAT, **vars(self)}).encode()
 
     @staticmethod
     def from_bytes(data: bytes) -> Code:
@@ -113,27 +103,11 @@ class Code:
         Raises:
             ArgumentError: the bytes are no code of this version.
         """
-        begin = 8 + int.from_bytes(data[:8], "little")
         try:
-            head = json.loads(data[8:begin])
-            if head["format"] != FORMAT:
+            said = json.loads(data)
+            if said.pop("format") != FORMAT:
                 raise ValueError
-            launches = []
-            for row in head["launches"]:
-                end = begin + row["bytes"]
-                image = Image.from_bytes(data[begin:end])
-                launches.append(Launch(image, row["params"], row["places"]))
-                begin = end
-            ports = {p.name: p for p in map(_port, head["ports"])}
-            return Code(
-                head["target"], ports, tuple(head["inputs"]), tuple(head["constants"]),
-                tuple(head["outputs"]), head["arena"], tuple(launches),
-            )  # fmt: skip
-        except (KeyError, TypeError, ValueError, AttributeError):
+            return plain.read("machine code", said, Code)
+        except (ArgumentError, KeyError, TypeError, ValueError, AttributeError):
             wrong = "is damaged or of another version"
             raise ArgumentError("machine code", wrong, f"format {FORMAT}") from None
-
-
-def _port(row: Mapping[str, Any]) -> Port:
-    fields: dict[str, Any] = {n: tuple(x) if isinstance(x, list) else x for n, x in row.items()}
-    return Port(**fields)

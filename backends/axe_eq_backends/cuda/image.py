@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from axe_eq import plain
 from axe_eq.errors import ArgumentError
-from axe_eq.kernel.expr import Int, Var, evaluate, from_json, to_json
+from axe_eq.kernel.expr import Int, Var, evaluate
 from axe_eq.run.cache import Cache, key
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from axe_eq_backends.cuda.compile import Binary
     from axe_eq_backends.cuda.emit import Source
 
-FORMAT = "4"
+FORMAT = "5"
 KERNELS = Cache("kernels")
 MOST_CTAS = 1 << 30  # a CTA's number and the grid's size, added, fit in 32 bits
 
@@ -104,19 +105,7 @@ class Image:
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""
-        head = json.dumps(
-            {
-                "format": FORMAT, "name": self.name, "cc": self.compute_capability,
-                "toolkit": self.toolkit, "threads": self.n_threads, "smem": self.smem_bytes,
-                "tiles": to_json(self.tiles),
-                "persistent": self.persistent, "params": [to_json(p) for p in self.params],
-                "tensors": [_tensor_json(t) for t in self.tensors],
-                "arguments": [_argument_json(a) for a in self.arguments],
-                "requires": [[w, to_json(v), m] for w, v, m in self.requires],
-                "cluster": self.cluster,
-            }
-        ).encode()  # fmt: skip
-        return len(head).to_bytes(8, "little") + head + self.cubin
+        return plain.text({"format": FORMAT, **vars(self)}).encode()
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
@@ -125,54 +114,14 @@ class Image:
         Raises:
             ArgumentError: the bytes are no image of this version.
         """
-        size = int.from_bytes(data[:8], "little")
         try:
-            d = json.loads(data[8 : 8 + size])
-            if d["format"] != FORMAT:
+            said = json.loads(data)
+            if said.pop("format") != FORMAT:
                 raise ValueError
-            return _read(d, data[8 + size :])
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            return plain.read("kernel image", said, Image)
+        except (ArgumentError, KeyError, TypeError, ValueError, AttributeError, IndexError):
             wrong = "is damaged or of another version"
             raise ArgumentError("kernel image", wrong, f"format {FORMAT}") from None
-
-
-def _read(d: Mapping[str, Any], cubin: bytes) -> Image:
-    return Image(
-        d["name"], cubin, d["cc"], d["toolkit"], d["threads"], d["smem"],
-        from_json(d["tiles"]), d["persistent"], tuple(from_json(p) for p in d["params"]),  # type: ignore[misc]
-        tuple(_tensor(t) for t in d["tensors"]), tuple(_argument(a) for a in d["arguments"]),
-        tuple((w, from_json(v), m) for w, v, m in d["requires"]), d["cluster"],
-    )  # fmt: skip
-
-
-def _ints(values: Any) -> tuple[Int, ...]:
-    return tuple(from_json(v) for v in values)
-
-
-def _tensor_json(t: TensorSpec) -> list[Any]:
-    strides = None if t.strides is None else list(map(to_json, t.strides))
-    return [t.name, t.dtype, list(map(to_json, t.shape)), strides, t.align]
-
-
-def _tensor(d: list[Any]) -> TensorSpec:
-    return TensorSpec(d[0], d[1], _ints(d[2]), None if d[3] is None else _ints(d[3]), d[4])
-
-
-def _argument_json(argument: tuple[str, str | MapSpec]) -> list[Any]:
-    kind, what = argument
-    if isinstance(what, str):
-        return [kind, what]
-    shape, strides = list(map(to_json, what.shape)), list(map(to_json, what.strides))
-    rest = [list(what.box), what.swizzle_bytes, to_json(what.offset)]
-    return [kind, [what.tensor, shape, strides, *rest]]
-
-
-def _argument(d: list[Any]) -> tuple[str, str | MapSpec]:
-    if isinstance(d[1], str):
-        return d[0], d[1]
-    tensor, shape, strides, box, swizzle, offset = d[1]
-    given = _ints(shape), _ints(strides), tuple(box), swizzle, from_json(offset)
-    return d[0], MapSpec(tensor, *given)
 
 
 def build(planned: Planned, source: Source | None = None, *, cached: bool = True) -> Image:

@@ -67,7 +67,7 @@ from axe_eq_backends.cuda.tile_table import (
     offered,
 )
 
-OF_RANKS, OF_SIDES = 16, 8  # registers of a thread
+OF_RANKS, OF_SIDES, OF_COLUMNS = 16, 8, 32  # registers of a thread
 LANES_OF_UNIT = 128
 WIDE, OF_FUNCTIONS = 4, 3  # bytes that functions compute in, and operations of cells with some
 
@@ -566,13 +566,21 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     held = held + np.where(chosen["rest"] > 0, fetched, 0)
     # Positions are compared: what is told of them is there beside them.
     held = held + 2 * summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
+    results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     beside = (a for a in summary.loads if not a.feeds_product and _of_columns(a, summary))
-    for (of_rows, size), number in Counter(("p" in a.letters, a.itemsize) for a in beside).items():
+    # Neighbours of a column are read and stored one by one, each by a register, then packed, beside
+    # a panel's results and addresses. As compiled, of 24 programs.
+    each = Counter(("p" in a.letters, a.itemsize, a.fast == "p") for a in beside)
+    alone = any(of_rows and by_one for of_rows, _, by_one in each)
+    if alone or (sides.turned and summary.stores[0].itemsize >= WIDE):
+        held = held + results + OF_COLUMNS
+    for (of_rows, size, by_one), number in each.items():
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)
         held = held + number * words
         # What is narrower than a result, or than what functions compute in, is there twice.
-        if of_rows and size < summary.stores[0].itemsize:
-            held = held + tile_words(rows, tiles.wide, summary.stores[0].itemsize)
+        twice = max(summary.stores[0].itemsize, WIDE * by_one)
+        if of_rows and size < twice:
+            held = held + tile_words(rows, tiles.wide, twice)
         elif not of_rows and size < WIDE and summary.cells >= OF_FUNCTIONS:
             held = held + column_words(tiles.wide, WIDE)
     # Ranks take some too, and sides of a tile: 200 beside ranks spill, as compiled.
@@ -581,7 +589,6 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
         held > most - np.where(clusters, OF_RANKS, np.where(chosen["across"] > 1, OF_SIDES, 0)),
         "accumulators and a panel's operands exceed the registers of a thread",
     )
-    results = tile_words(rows, tiles.wide, summary.stores[0].itemsize)
     columns.reject(
         (accumulators / threads + results > most + BESIDE) | (accumulators / threads > MOST_SUMS),
         "accumulators and a panel of results exceed the registers of a thread",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import operator
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from axe_eq import plain
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import expr
 from axe_eq.kernel.expr import Expr, Int, evaluate, make, var
@@ -67,7 +69,7 @@ def test_simplified_expressions_have_the_direct_value(tree: object, env: dict[st
     e, value = build(tree), direct(tree, env)
     assert int(evaluate(e, env)) == value
     assert eval(expr.text(e, {"and": "and"}), {"min": min, "max": max}, dict(env)) == value
-    assert int(evaluate(expr.from_json(expr.to_json(e)), env)) == value
+    assert int(evaluate(Expr.of_data(json.loads(plain.text(e))), env)) == value
 
 
 @given(TREES, st.fixed_dictionaries(VALUES))

@@ -11,8 +11,7 @@ import pytest
 from axe_eq.errors import SearchError
 from axe_eq.layout import Layout, Swizzle, same_map
 from axe_eq.layout.normal.recover_iters import NoIters
-from axe_eq.layout.normal.swizzle_filter import sieved
-from axe_eq.layout.normal.swizzled import swizzles_on
+from axe_eq.layout.normal.swizzled import sieved, swizzles_on
 from axe_eq.layout.normal.tables import from_points, point_table
 
 TWO = [Swizzle("m", 2, 0, 5), Swizzle("m", 3, 4, 3)]

@@ -35,6 +35,13 @@ __device__ __forceinline__ void barrier_arrive_at(unsigned b, int rank) {
                :: "r"(b), "r"(rank) : "memory");
 }
 
+__device__ __forceinline__ bool elected() {
+  unsigned is;
+  asm volatile("{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\n"
+               "selp.b32 %0, 1, 0, one;\n}" : "=r"(is));
+  return is;
+}
+
 __device__ __forceinline__ void kernel_start() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
