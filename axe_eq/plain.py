@@ -1,4 +1,4 @@
-"""Plain data as JSON: dataclasses, tuples and mappings are written, and read back by their types.
+"""Plain data as JSON: dataclasses, tuples, mappings and bytes, written and read by their types.
 
 What is read is checked on the way: every field is there and of its kind, and there is no other. A
 digest tells accidents, not intent: a file whose digests were worked out again may hold anything
@@ -8,6 +8,7 @@ that JSON can say. A class with `to_data` and `of_data` is written and read by t
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
@@ -31,6 +32,8 @@ def text(value: Any) -> str:
 
 
 def _data(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
     if hasattr(value, "to_data"):
         return value.to_data()
     return {field.name: getattr(value, field.name) for field in fields(value)}
@@ -79,7 +82,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         return partial(_tuple, parts)
     if origin is not None and issubclass(origin, Mapping):
         return partial(_mapping, parts[1])
-    return partial(_plain, kind)
+    return b64decode if kind is bytes else partial(_plain, kind)
 
 
 def _plain(kind: Any, value: Any) -> Any:

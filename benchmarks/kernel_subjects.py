@@ -22,7 +22,8 @@ from axe_eq_backends.cuda.schedules import stream
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm
 from axe_eq_backends.cuda.schedules.map import elementwise
-from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.product_tiles import Tile
+from axe_eq_backends.cuda.schedules.products import products
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
 from axe_eq_backends.cuda.schedules.tails import Problem as Rows
@@ -285,22 +286,27 @@ def _telling(m: int, s: int, e: int) -> tuple[Any, Any]:
     return left, right
 
 
-def _carried_product(m: int, n: int, k: int, dtype: str, tile: Tile) -> Subject:
+def _carried_product(
+    m: int, n: int, k: int, dtype: str, tile: Tile, as_they_lie: bool = False
+) -> Subject:
     """Odd extents through registers, a tail in every dim: cells before and after the product.
 
-    The factor's cell is infinite where a tile is filled with zeros: that must be masked.
+    The factor's cell is infinite where a tile is filled with zeros: that must be masked. Without
+    it copies fetch the factors `as_they_lie`, in more steps than there are slots.
     """
+    factor = X if as_they_lie else apply("rsqrt", X)
     contraction = Contraction(
         (m, n, k), (), (0,), (1,),
         (Operand("A", dtype, (k, 0, 1)), Operand("B", dtype, (0, 1, n)),
          Operand("bias", "f32", (0, 1, 0))),
-        (Product(apply("rsqrt", X), Y, (dtype, dtype), (2,)),),
+        (Product(factor, Y, (dtype, dtype), (2,)),),
         ((Operand("C", "f32", (n, 1, 0)), apply("add", arg(3), Z)),),
     )  # fmt: skip
     kind = DTYPES[dtype].numpy
     a = np.random.default_rng(1).uniform(0.5, 2.0, (m, k)).astype(kind)
     b, bias = normal(k, n, seed=2, dtype=kind), normal(n, dtype=np.float32)
-    expected = _wide((1 / np.sqrt(_wide(a))).astype(kind)) @ _wide(b) + _wide(bias)
+    left = a if as_they_lie else (1 / np.sqrt(_wide(a))).astype(kind)
+    expected = _wide(left) @ _wide(b) + _wide(bias)
     kernel = products(contraction, tile)
     given = {"A": a, "B": b.T, "bias": bias, "C": np.zeros((m, n), np.float32)}
     arrays = {t.name: given[t.name] for t in kernel.tensors}
@@ -510,6 +516,9 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(
         33, 36, 75, "f16", Tile(32, 32, 32, matrix=True)
+    ),
+    "copied product": lambda: _carried_product(
+        33, 36, 75, "f64", Tile(32, 32, 16, matrix=True), as_they_lie=True
     ),
     "product of f64 matrix units": lambda: _carried_product(
         33, 36, 43, "f64", Tile(32, 32, 16, matrix=True)

@@ -43,7 +43,7 @@ upper.answers = upper.Upper(
     group_boxed=boxed.group_inner,
     slice_boxed=boxed.slice_boxed,
     permute_boxed=boxed.permute_boxed,
-    range_boxed=boxed.range_inner,
+    range_boxed=boxed.range_boxed,
     inverse=inverse.inverse_of,
     clash=aliasing.first_clash,
 )

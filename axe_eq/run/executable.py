@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axe_eq import plain
 from axe_eq.debug import Report, progress, switches
 from axe_eq.errors import DeviceError, PackError, ScheduleError, SearchError
 from axe_eq.files import write_text
@@ -20,7 +21,6 @@ from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
 from axe_eq.run.call import Call, Caller, fitting, shaped
-from axe_eq.run.codes import to_bytes
 from axe_eq.run.compiled import Compiled
 from axe_eq.run.meshes import local_codes
 from axe_eq.run.rebind import Compare, Origin, Saved
@@ -152,7 +152,7 @@ class Schedule:
         if not compiles(runner):
             return None
         if self.graph.mesh is not None:
-            return to_bytes(local_codes(self))
+            return plain.text(local_codes(self)).encode()
         code: bytes = runner.compile(self.graph, self.target)
         return code
 

@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axe_eq import plain
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import LOCAL_FAMILY, whole_of
 from axe_eq.mesh.transport import Transport, traced
 from axe_eq.pack import GROUP, Pack, declaring, installed, reference
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
-from axe_eq.run.codes import to_bytes
 
 if TYPE_CHECKING:
     from axe_eq.run.ranks import OnRanks
 
-PLAN, CODE, ERROR = "plan.json", "code.bin", "error.json"
+PLAN, CODE, ERROR = "plan.json", "code.json", "error.json"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def launch(
         for number, array in enumerate(arrays):
             write(folder / f"input{number}.npy", array)
         if codes is not None:
-            (folder / CODE).write_bytes(to_bytes(codes))
+            (folder / CODE).write_text(plain.text(codes))
         runs = family if codes is not None else LOCAL_FAMILY
         packs = [place_of("transports", transport.name), place_of("runners", runs), runs]
         packs += map(_place, declaring(plan.operators()))

@@ -32,7 +32,6 @@ from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, ValueType
 from axe_eq.run.call import Caller
-from axe_eq.run.codes import from_bytes
 from axe_eq.run.compiled import Compiled
 from axe_eq.run.content import Head, check_call, check_graph
 from axe_eq.schedule.quantity import Costs
@@ -186,7 +185,7 @@ class Loaded(Compiled):
             if graph.mesh is None:
                 check_graph(graph, self.call, self._constants)
             elif self._parts["code"] is not None:
-                codes = from_bytes(self._parts["code"])
+                codes = plain.read("its code", json.loads(self._parts["code"]), dict[str, bytes])
             # The installed machine of that name has the rows.
             named = known[head.target.name].instrs if head.target.name in known else ()
             target = replace(head.target, instrs=tuple(r for r in named if r.name in head.rows))

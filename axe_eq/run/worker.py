@@ -12,11 +12,11 @@ import sys
 import time
 from pathlib import Path
 
+from axe_eq import plain
 from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import plan_from_json
 from axe_eq.mesh.rank import Locals, local_steps, part_of
 from axe_eq.pack import by_reference
-from axe_eq.run.codes import from_bytes
 from axe_eq.run.launch import CODE, ERROR, PLAN, read, said_by, write
 from axe_eq.run.ranks import check_shards, run_steps
 
@@ -35,7 +35,7 @@ def main(folder: Path, transport: str, carries: str, runs: str, family: str, *de
             shards[name] = arrays.given(part_of(plan, name, whole, rank), name)
         runner = by_reference(runs).runners[family]
         if (folder / CODE).exists():
-            codes = from_bytes((folder / CODE).read_bytes())
+            codes = plain.read("code", json.loads((folder / CODE).read_text()), dict[str, bytes])
             local = Locals({n: runner.load(code) for n, code in codes.items()}, arrays)
         else:
             local = Locals(local_steps(plan, runner.prepare), arrays)

@@ -18,6 +18,7 @@ from axe_eq.program.types import ValueType, value_type
 @dataclass(frozen=True)
 class Leaf:
     size: Int
+    code: bytes = b"\0code"
     kind: str = "leaf"
 
 

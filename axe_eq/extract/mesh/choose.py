@@ -178,6 +178,8 @@ class Cuts:
         self.late: frozenset[Node] = frozenset()
         self._trees: dict[tuple[Node, bool], Tree] = {}
         self._fixed: list[float] = []  # costs that nothing changes
+        wanted = zip(self.roots, problem.wanted, strict=True)
+        self._free = {r for r, w in wanted if w is None}  # outputs in any cut that is a layout
         self._kept = self._keep()
         self.computed = [n for n in topological(self.roots) if self.is_kept(n) and n.kind != INPUT]
         self._number = {n: i for i, n in enumerate(self.computed)}
@@ -283,11 +285,10 @@ class Cuts:
 
     def _keep(self) -> frozenset[Node]:
         """Selectors' values that are not read through: where nothing says the cut, and too many."""
-        free = {r for r, w in zip(self.roots, self.problem.wanted, strict=True) if w is None}
         found, pieces = set(), dict[Node, int]()
         for node in topological(self.roots):
             pieces[node] = max(1, sum(pieces[a] for a in node.args)) if is_through(node) else 1
-            if is_through(node) and (node in free or pieces[node] > MOST_PIECES):
+            if is_through(node) and (node in self._free or pieces[node] > MOST_PIECES):
                 found.add(node)
                 pieces[node] = 1
         return frozenset(found)
@@ -314,10 +315,7 @@ class Cuts:
     def _options_of(self, node: Node) -> list[Option]:
         machine = self.problem.machine
         found = machine.cuts(node.shape) if is_through(node) else machine.options(node)
-        wanted = zip(self.roots, self.problem.wanted, strict=True)
-        if any(r is node and w is None for r, w in wanted):
-            found = machine.even(found, node.shape)
-        return found
+        return machine.even(found, node.shape) if node in self._free else found
 
     def form(self, node: Node, cut: Cut) -> Form:
         """The buffer of a value in a cut."""
@@ -381,8 +379,9 @@ class Cuts:
         for of in (n for n, count in times.items() if count > 1):
             lists = {id(forms): forms for forms in (self._homes(of), *goals[of])}
             every = dict.fromkeys(f for held in lists.values() for f in held)
-            places = (f for f in every if self._is_place(of, f))
-            forms = self._listed(("places", of.type, *lists), places)
+            free = of in self._free
+            places = (f for f in every if self._is_place(of, f) and (not free or f.type == of.type))
+            forms = self._listed(("places", free, of.type, *lists), places)
             if 1 < len(forms) <= MOST_PLACES:
                 found[of] = len(self.computed) + len(found), forms
         return found

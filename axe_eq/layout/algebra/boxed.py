@@ -138,8 +138,8 @@ def fields_of(layout: Layout, shape: Sequence[int]) -> list[Field]:
     return list(zip(shape, parts, strict=True))
 
 
-def range_inner(layout: Layout, axis: str) -> tuple[int, int]:
-    """The least and the greatest coordinate of boxes in boxes on an axis.
+def range_boxed(layout: Layout, axis: str) -> tuple[int, int]:
+    """The least and the greatest coordinate of a layout with a box on an axis.
 
     Raises:
         SearchError: over 2**24 coordinates to try.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import lru_cache
 from math import isqrt, prod
 
@@ -15,7 +16,7 @@ from axe_eq.layout.normal.images import Steps, factor
 from axe_eq.layout.normal.ladder_search import find_ladder
 from axe_eq.layout.normal.ladders import is_wide
 from axe_eq.layout.normal.recover_iters import NoIters, from_table
-from axe_eq.layout.normal.replicas import MAX_SPAN, least_steps, reach_of, saturate
+from axe_eq.layout.normal.replicas import MAX_SPAN, image_table, least_steps, saturate
 from axe_eq.layout.value.boxes import Dims
 from axe_eq.layout.value.check import check_axis, make_offsets
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters, size
@@ -223,8 +224,9 @@ def steps_of(values: Table) -> Steps | None:
         run = int(np.argmin(np.isin(np.arange(len(rest) + 1) * stride, rest)))
         greedy.append((stride * unit, run))
         rest = rest[~np.isin(rest - stride, rest)]
-    if reach_of(greedy) == values[-1] and np.array_equal(_image(greedy, len(values)), values):
-        return least_steps(saturate(greedy))
+    with suppress(SearchError):  # of more elements than these
+        if np.array_equal(image_table(tuple(greedy), len(values)), values):
+            return least_steps(saturate(greedy))
     if values[-1] // unit < MAX_SPAN:
         found = factor(_bits(values // unit))
         if found is None:
@@ -249,16 +251,6 @@ def _clustered(values: Table) -> Steps | None:
         f"a span of {values[-1] + 1} off the gap condition",
         f"at most {MAX_SPAN}",
     )
-
-
-def _image(steps: Sequence[tuple[int, int]], most: int) -> Table:
-    """The image, ascending, if it can have at most that many elements."""
-    if prod(extent for _, extent in steps) > most:
-        return np.zeros(0, dtype=np.int64)
-    values = np.zeros(1, dtype=np.int64)
-    for stride, extent in steps:
-        values = np.add.outer(values, np.arange(extent) * stride).reshape(-1)
-    return np.sort(values)
 
 
 def _bits(values: Table) -> int:

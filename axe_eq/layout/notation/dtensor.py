@@ -20,19 +20,16 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import SearchError
 from axe_eq.layout.normal.ladder_search import find_ladder
-from axe_eq.layout.normal.recover_iters import NoIters
-from axe_eq.layout.normal.tables import from_points
+from axe_eq.layout.normal.ladders import rooms_of
 from axe_eq.layout.notation.common import settled
 from axe_eq.layout.notation.dtensor_search import find_placements
 from axe_eq.layout.notation.sharding import (
-    LadderDim,
     LocalDim,
     confirmed,
     known_mesh,
     needed_mesh,
     needed_shape,
     place,
-    scaled,
     tensor_shape,
     unused_replicas,
 )
@@ -130,7 +127,7 @@ class _Step(NamedTuple):
     split_factor: int
 
 
-def _local_dim(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim:
+def _local_dim(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
     """A dim after its placements, read off from where its values go.
 
     Where all pieces and chunks are equal, only the first value of every part is looked at.
@@ -143,14 +140,11 @@ def _local_dim(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | Lad
     found = _enumerated(extent // unit, steps, axis)
     if found is None:
         refuse(f"uneven shards of {extent} values", "shards that padded boxes compute")
-    if unit == 1 or isinstance(found, LadderDim):
-        return found
-    block = [item for _, part in found.dims for item in scaled(part, unit)]
-    return LocalDim(((extent, (*block, (unit, 1, DEFAULT_AXIS))),), found.room * unit)
+    return found.times(unit) if unit > 1 else found
 
 
-def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim | None:
-    """A dim from where each of its values goes: a box, else boxes in boxes that line up.
+def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | None:
+    """A dim from where each of its values goes.
 
     Returns:
         None where no digits that step on one axis each compute that, or none are found.
@@ -162,16 +156,15 @@ def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | La
             for device, values in held.items()
             for place, given in enumerate(_shards(values, step))
         }
-    table = np.empty((extent, 1, 2), dtype=np.int64)
+    table = np.empty((extent, 2), dtype=np.int64)
     for device, values in held.items():
-        table[values, 0] = np.stack([np.full(len(values), device), np.arange(len(values))], axis=1)
-    room, axes = max(map(len, held.values())), (axis, DEFAULT_AXIS)
-    try:
-        return LocalDim(from_points(table, axes, boxed=True).dims(), room)
-    except NoIters:
-        with suppress(SearchError):
-            ladder = find_ladder(table[:, 0], axes)
-            return None if ladder is None else LadderDim(extent, ladder, room)
+        table[values] = np.stack([np.full(len(values), device), np.arange(len(values))], axis=1)
+    with suppress(SearchError):
+        ladder = find_ladder(table, (axis, DEFAULT_AXIS))
+        if ladder is not None:
+            rooms = zip(rooms_of(extent, ladder), ladder, strict=True)
+            digits = tuple((*room, stride, axis) for room, (_, stride, axis) in rooms)
+            return LocalDim(extent, digits, max(map(len, held.values())))
     return None
 
 

@@ -72,7 +72,8 @@ def read(text: str, context: Context) -> Layout:
             leaves the choice to the compiler, or unreduced dims.
     """
     said: _Said = parse("jax", text, _Entries())
-    shape, mesh = needed_shape(context), _mesh(said, context)
+    shape = needed_shape(context)
+    mesh = needed_mesh(context) if said.mesh is None else stated_mesh(said.mesh, context)
     dims: list[Names] = []
     for entry in said.entries:
         if isinstance(entry, _Keyword):
@@ -87,22 +88,12 @@ def read(text: str, context: Context) -> Layout:
     return sharded(shape, mesh, dims)
 
 
-def _mesh(said: _Said, context: Context) -> Mesh:
-    """The mesh of a NamedSharding, else the caller's."""
-    if said.mesh is None:
-        return needed_mesh(context)
-    return stated_mesh(said.mesh, context)
-
-
 def _check_keyword(keyword: _Keyword) -> None:
     if keyword.name not in ("reduced", "unreduced"):
         refuse(f"unknown argument {keyword.name}", "entries, reduced= or unreduced=")
     if keyword.value:
-        names = ", ".join(keyword.value)
-        refuse(
-            f"{keyword.name} over {names} is a pending sum, a value with one more dim",
-            "placements only",
-        )
+        wrong = f"{keyword.name} over {', '.join(keyword.value)} is a pending sum"
+        refuse(f"{wrong}, a value with one more dim", "placements only")
 
 
 def sharded(shape: Sequence[int], mesh: Mesh, dims: Sequence[Names]) -> Layout:

@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from axe_eq.layout.normal import chains
 from axe_eq.layout.normal.decide import same_map
-from axe_eq.layout.normal.ladders import Field, Ladder, joined, of_block
+from axe_eq.layout.normal.ladders import Steps, boxes_of
 from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.text import Context, refuse, spelling
 from axe_eq.layout.value import iters as it
-from axe_eq.layout.value.boxes import Dim, Dims
-from axe_eq.layout.value.check import make_offsets
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -26,39 +23,33 @@ from axe_eq.layout.value.mesh import Mesh
 DEVICE_AXIS = "gpuid"
 
 
+Digit = tuple[int, int, int, str]
+"""The level of a digit, its room, and the stride and axis of its step."""
+
+
 class LocalDim(NamedTuple):
     """A tensor dim on devices.
 
     Args:
-        dims: its index as dims of a box, slow to fast; a stride on ``m`` counts the values of this
-            dim in a device.
-        room: how many values of this dim a device has room for.
-    """
-
-    dims: Dims
-    room: int
-
-
-class LadderDim(NamedTuple):
-    """A `LocalDim` whose digits need boxes in boxes.
-
-    Args:
         extent: values of its index.
-        ladder: its digits, with strides as in dims of a box.
+        digits: of its index, slow to fast; a stride on ``m`` counts the values of this dim in a
+            device.
         room: how many values of this dim a device has room for.
     """
 
     extent: int
-    ladder: Ladder
+    digits: tuple[Digit, ...]
     room: int
 
-    @staticmethod
-    def of(dim: LocalDim | LadderDim) -> LadderDim:
-        """Any dim with its digits as a ladder."""
-        if isinstance(dim, LadderDim):
-            return dim
-        fields = [(extent, of_block(it.fuse(block), extent)) for extent, block in dim.dims]
-        return LadderDim(*joined(fields), dim.room)
+    def times(self, count: int) -> LocalDim:
+        """The dim of so many values, one behind another, where this one has one."""
+        slow = [(level * count, n, stride, axis) for level, n, stride, axis in self.digits]
+        digits: list[Digit] = []
+        for level, room, stride, axis in (*scaled(slow, count), (1, count, 1, DEFAULT_AXIS)):
+            if digits and digits[-1][2:] == (room * stride, axis):
+                room *= digits.pop()[1]
+            digits.append((level, room, stride, axis))
+        return LocalDim(self.extent * count, tuple(digits), self.room * count)
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -123,11 +114,16 @@ def device_axis(context: Context) -> str:
 def split(extent: int, tiles: Sequence[Iter]) -> LocalDim:
     """A dim cut into as many equal blocks as the tiles' extents multiply to."""
     size = -(-extent // prod(tile[0] for tile in tiles))
-    return LocalDim(((extent, (*tiles, (size, 1, DEFAULT_AXIS))),), size)
+    digits: list[Digit] = []
+    level = 1
+    for item in reversed(it.fuse((*tiles, (size, 1, DEFAULT_AXIS)))):
+        digits.insert(0, (level, *item))
+        level *= item[0]
+    return LocalDim(extent, tuple(digits), size)
 
 
 def place(
-    dims: Sequence[LocalDim | LadderDim], replica: Iters = (), offset: dict[str, int] | None = None
+    dims: Sequence[LocalDim], replica: Iters = (), offset: dict[str, int] | None = None
 ) -> Layout:
     """The layout of a sharding; inside a device the room of its dims lies dense and row-major.
 
@@ -136,25 +132,22 @@ def place(
         replica: copies on other devices.
         offset: the first device, by axis.
     """
-    boxed: list[Dim] = []
-    fields: list[Field] = []
+    shard: list[Iter] = []
+    fields: list[tuple[int, Steps]] = []
     pitch = 1
     for dim in reversed(dims):
-        if isinstance(dim, LocalDim):
-            boxed[:0] = [(extent, scaled(block, pitch)) for extent, block in dim.dims]
-        extent, ladder, room = LadderDim.of(dim)
-        fields.insert(0, (extent, scaled(ladder, pitch)))
-        pitch *= room
-    if not all(isinstance(dim, LocalDim) for dim in dims):
-        return chains.build(fields, replica, make_offsets(offset or {}), keep=True)
-    box, padded = [extent for extent, _ in boxed], [it.size(block) for _, block in boxed]
-    shard = [item for _, block in boxed for item in it.fuse(block)]
-    return Layout(shard, replica, offset, (), *([box, padded] if box != padded else ()))
+        shard[:0] = [(n, s, axis) for _, n, s, axis in scaled(dim.digits, pitch)]
+        fields.insert(0, (dim.extent, tuple([(level, room) for level, room, _, _ in dim.digits])))
+        pitch *= dim.room
+    (box, padded), *inner = boxes_of(fields, keep=True) or ((None, None),)
+    return Layout(shard, replica, offset, (), box, padded, inner)
 
 
-def scaled(items: Iters, pitch: int) -> Iters:
-    """Iters or rungs, with the strides on ``m`` that many times as large."""
-    return tuple((n, s * pitch if axis == DEFAULT_AXIS else s, axis) for n, s, axis in items)
+def scaled(digits: Sequence[Digit], pitch: int) -> list[Digit]:
+    """Digits with the strides on ``m`` that many times as large."""
+    return [
+        (level, n, s * pitch if axis == DEFAULT_AXIS else s, axis) for level, n, s, axis in digits
+    ]
 
 
 def unused_replicas(mesh: Mesh, used: set[str]) -> Iters:

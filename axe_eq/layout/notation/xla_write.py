@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.layout.normal.chains import ladder_of
-from axe_eq.layout.normal.ladders import Ladder, iters_of, joined, of_block, split
+from axe_eq.layout.normal.ladders import Ladder, iters_of, of_block, split
 from axe_eq.layout.normal.nested_boxes import Stage
 from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_TRIED, find_steps, widened
 from axe_eq.layout.notation.xla_tiles import COMBINE, tile_array, tiled_extents
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.iters import DEFAULT_AXIS
-from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.layout import Layout, make
 
 Tile = list[int]
 
@@ -182,14 +182,11 @@ def _find_chain(layout: Layout, shape: Sequence[int]) -> tuple[_Array, list[_Inn
 
 def _find_stage(stage: Stage, shape: Sequence[int] | None = None) -> _Array:
     """The array of a box, whose places are the indices of its padded shape."""
-    fields = [
-        (extent, of_block(((extent, prod(stage.padded[dim + 1 :]), DEFAULT_AXIS),), extent))
-        for dim, extent in enumerate(stage.box)
-    ]
-    if stage.order:
-        fields = [fields[stage.order.index(dim)] for dim in range(len(fields))]
-    size, ladder = joined(fields)
-    return _find_array(ladder, (size,) if shape is None else shape)
+    rows, shape = stage.incoming(), shape or (prod(stage.box),)
+    dense = ((prod(stage.padded), 1, DEFAULT_AXIS),)
+    ladder = ladder_of(make(dense, (), (), (), rows, rows, (stage,)))
+    assert ladder is not None  # there is but one box
+    return _find_array(ladder, shape)
 
 
 def _placed(strides: list[tuple[int, _Digit]]) -> tuple[tuple[_Digit, ...], int]:

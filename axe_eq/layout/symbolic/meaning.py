@@ -213,11 +213,7 @@ def _zip(m: Meaning, left: Any, right: Any) -> Any:
         return None
     _small(len(points) * len(more))
     both = tuple(extent for pair in zip(shape, other, strict=True) for extent in pair)
-    found = []
-    for index in product(*map(range, both)):
-        x, y = points[flatten(index[::2], shape)], more[flatten(index[1::2], other)]
-        found.append(_plus(x, y))
-    return both, tuple(found)
+    return both, tuple(_plus(points[x], more[y]) for x, y in factor_pairs(shape, other))
 
 
 def _chosen(shape: Shape, bounds: Sequence[tuple[int, int]]) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""The least and the greatest coordinate of a layout on one axis (Axe Definition 2.3)."""
+"""The least and the greatest coordinate on an axis that swizzles act on (Axe Definition 2.3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from axe_eq.errors import SearchError
 from axe_eq.layout.value.boxes import Dims
 from axe_eq.layout.value.indexing import block_table
-from axe_eq.layout.value.iters import Iters, bounds, prefix_bounds, size
+from axe_eq.layout.value.iters import Iters, size
 from axe_eq.layout.value.swizzle import Swizzle
 
 MAX_VALUES = 2**24
@@ -19,15 +19,6 @@ MAX_GRID = 2**20
 EMPTY = np.iinfo(np.int64).min  # no coordinate
 
 Values = NDArray[np.int64]
-
-
-def linear_range(dims: Dims, replica: Iters, axis: str) -> tuple[int, int]:
-    """The range of a layout without swizzles on `axis`, relative to its offset."""
-    low, high = bounds(replica).get(axis, (0, 0))
-    for extent, block in dims:
-        below, above = prefix_bounds(block, extent, axis)
-        low, high = low + below, high + above
-    return low, high
 
 
 def swizzled_range(

@@ -105,23 +105,3 @@ def bounds(iters: Iterable[Iter]) -> dict[str, tuple[int, int]]:
 def size(iters: Iterable[Iter]) -> int:
     """The product of the extents."""
     return prod([extent for extent, _, _ in iters])
-
-
-def prefix_bounds(block: Sequence[Iter], count: int, axis: str) -> tuple[int, int]:
-    """The least and the greatest value on `axis` over the first `count` indices of a block."""
-    inner, base = size(block), 0
-    lows: list[int] = []
-    highs: list[int] = []
-    for position, (extent, stride, name) in enumerate(block):
-        inner //= extent
-        step = stride if name == axis else 0
-        digit, count = divmod(count, inner)
-        if digit:
-            low, high = bounds(block[position + 1 :]).get(axis, (0, 0))
-            reach = (digit - 1) * step
-            lows.append(base + min(reach, 0) + low)
-            highs.append(base + max(reach, 0) + high)
-        base += digit * step
-        if count == 0:
-            break
-    return min(lows, default=0), max(highs, default=0)

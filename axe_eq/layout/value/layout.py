@@ -38,7 +38,7 @@ from axe_eq.layout.value.check import (
     text,
     tuple_text,
 )
-from axe_eq.layout.value.extents import linear_range, swizzled_range
+from axe_eq.layout.value.extents import swizzled_range
 from axe_eq.layout.value.indexing import block_table, columns, filled, flatten, outer_sum, unflatten
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.value.parts import Parts
@@ -503,16 +503,13 @@ class Layout(Parts):
 
     def range(self, axis: str) -> tuple[int, int]:
         """The least and the greatest coordinate on `axis` over all elements and copies."""
-        if self.inner:
+        swizzles = [sw for sw in self.swizzle if sw.axis == axis and sw.bits]
+        if self.inner or (self.box is not None and not swizzles):
             return upper.answers.range_boxed(self, axis)
         offset = dict(self.offsets).get(axis, 0)
-        swizzles = [sw for sw in self.swizzle if sw.axis == axis and sw.bits]
         if swizzles:
             return swizzled_range(self.dims(), self.replica, offset, swizzles, axis)
-        if self.box is None:
-            low, high = it.bounds(self.shard + self.replica).get(axis, (0, 0))
-        else:
-            low, high = linear_range(self.dims(), self.replica, axis)
+        low, high = it.bounds(self.shard + self.replica).get(axis, (0, 0))
         return offset + low, offset + high
 
     @property

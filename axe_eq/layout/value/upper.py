@@ -31,7 +31,7 @@ class Upper:
         group_boxed: `Layout.group` of boxes in boxes.
         slice_boxed: `Layout.slice` with a box.
         permute_boxed: `Layout.permute` with a box.
-        range_boxed: `Layout.range` of boxes in boxes.
+        range_boxed: `Layout.range` with a box.
         inverse: `Layout.inverse`.
         clash: the first clash of `Layout.aliasing`.
     """

@@ -108,7 +108,7 @@ def _scan(node: Node, operands: Sequence[Real]) -> Real:
         infinite = before(node, [np.asarray(_infinite([x.values])) for x in operands])
         zero = before(node, [x.values == 0 for x in operands])
         gone = gone | np.isinf(values) & ~bad & ~infinite
-        gone = gone | (np.abs(values) < _LEAST) & ~zero & ~monoid.exact
+        gone = gone | (np.abs(values) < _LEAST) & ~zero & (not monoid.exact)
     return Real(values, bad & ~gone, gone)
 
 

@@ -94,13 +94,7 @@ class Code:
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""
-        images = [launch.image.to_bytes() for launch in self.launches]
-        launches = [
-            {**vars(launch), "image": len(data)}
-            for launch, data in zip(self.launches, images, strict=True)
-        ]
-        text = plain.text({"format": FORMAT, **vars(self), "launches": launches}).encode()
-        return len(text).to_bytes(8, "little") + text + b"".join(images)
+        return plain.text({"format": FORMAT, **vars(self)}).encode()
 
     @staticmethod
     def from_bytes(data: bytes) -> Code:
@@ -109,16 +103,11 @@ class Code:
         Raises:
             ArgumentError: the bytes are no code of this version.
         """
-        begin = 8 + int.from_bytes(data[:8], "little")
         try:
-            head = json.loads(data[8:begin])
-            if head.pop("format") != FORMAT:
+            said = json.loads(data)
+            if said.pop("format") != FORMAT:
                 raise ValueError
-            for row in head["launches"]:
-                end = begin + row["image"]
-                row["image"] = Image.from_bytes(data[begin:end])
-                begin = end
-            return plain.read("machine code", head, Code)
+            return plain.read("machine code", said, Code)
         except (ArgumentError, KeyError, TypeError, ValueError, AttributeError):
             wrong = "is damaged or of another version"
             raise ArgumentError("machine code", wrong, f"format {FORMAT}") from None

@@ -347,7 +347,9 @@ class Writer:
         aligned = f"(shared_address(smem_bytes) + {align - 1}) & ~{align - 1}u"
         first = aligned if align > 16 else "shared_address(smem_bytes)"
         roles = self._has_roles()
-        group = [("group", "thread >> 7")] if roles else []
+        # A shuffle tells the compiler that it is the same in a warp: what loops of roles count lies
+        # in registers of the whole warp then, which matrix units and bulk copies read.
+        group = [("group", "__shfl_sync(0xffffffff, thread >> 7, 0)")] if roles else []
         lines: list[str] = []
         read = _words(body)
         if self.kernel.barriers:  # one thread initialises them
@@ -449,14 +451,10 @@ class Writer:
                 self._synchronise(s, where)
 
     def _first(self, s: ir.Scope, where: ir.Where) -> str:
-        """Whether a thread is the one of a scope.
-
-        Of a thread found by its number the compiler does not know that it is alone, and bulk
-        copies take registers of the whole warp: it moves operands lane by lane, in a loop for
-        each of them. Rings are filled by a thread that the warp elects: 24 steps of two copies take
-        5.3 us instead of 5.6, and 5.3 instead of 7.0 where last tiles are copied in another way.
-        Products that store so take 0.3 % longer, so others are found by number (H200, 2026-11-27).
-        """
+        """Whether a thread is the one of a scope."""
+        # Of one found by its number the compiler does not know that it is alone: it moves operands
+        # of bulk copies lane by lane. A ring that a warp's elected thread fills takes 5.3 us for 24
+        # steps instead of 5.6 to 7.0; results that one stores take 0.3 % longer (2026-11-27).
         if any(isinstance(x, ir.Expect) for x in _statements(s.body)):
             return f"warp == 0 && {self.use('elected')}()"
         return "(thread & 127) == 0" if where.role else "thread == 0"
@@ -534,8 +532,8 @@ class Writer:
         elif where.role is None:
             self.line("__syncthreads();")
         else:
-            name = where.role.var.name
-            self.line(f'asm volatile("bar.sync %0, 128;" :: "r"({name} + 1) : "memory");')
+            # Not by the role's variable, which would take a register for it.
+            self.line('asm volatile("bar.sync %0, 128;" :: "r"((thread >> 7) + 1) : "memory");')
 
     def hold(self, tiles: Iterable[ir.Buffer]) -> None:
         """Keep accesses of register tiles on their side of this place."""

@@ -105,9 +105,7 @@ class Image:
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""
-        told = {name: value for name, value in vars(self).items() if name != "cubin"}
-        head = plain.text({"format": FORMAT, **told}).encode()
-        return len(head).to_bytes(8, "little") + head + self.cubin
+        return plain.text({"format": FORMAT, **vars(self)}).encode()
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
@@ -116,12 +114,11 @@ class Image:
         Raises:
             ArgumentError: the bytes are no image of this version.
         """
-        size = 8 + int.from_bytes(data[:8], "little")
         try:
-            head = json.loads(data[8:size])
-            if head.pop("format") != FORMAT:
+            said = json.loads(data)
+            if said.pop("format") != FORMAT:
                 raise ValueError
-            return plain.read("kernel image", {**head, "cubin": data[size:]}, Image)
+            return plain.read("kernel image", said, Image)
         except (ArgumentError, KeyError, TypeError, ValueError, AttributeError, IndexError):
             wrong = "is damaged or of another version"
             raise ArgumentError("kernel image", wrong, f"format {FORMAT}") from None

@@ -116,6 +116,23 @@ def gathered(capacity: int) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.usefixtures("searched")
+def test_an_output_that_others_read_in_uneven_parts_has_its_own_shape() -> None:
+    """Rows of 5 over two devices are 6 where they are read: these are no rows of the output."""
+    mesh = axe.Mesh({"x": 2})
+    x = axe.Spec((5, 4), "f32", layout=cut("P(None,'x')", (5, 4), mesh))
+
+    def fn(x: Any, r: Any) -> Any:
+        h = x + r
+        return axe.array.sum(h, axis=1) / axe.array.max(h, axis=1), h
+
+    exe = axe.compile(fn, x, x, target="cpu", mesh=mesh, numerics="exact",
+                      outputs=[cut("P('x')", (5,), mesh), None])  # fmt: skip
+    rows = np.arange(1, 21, dtype=np.float32).reshape(5, 4)
+    for found, wanted in zip(exe(rows, rows), exe.meaning(rows, rows), strict=True):
+        assert np.array_equal(found, wanted)
+
+
 def test_what_is_cheaper_to_compute_again_is_not_stored() -> None:
     """Exponentials of softmax along a cut axis. A kernel of whole rows is brought them and back."""
     shape, mesh = (16384, 16384), axe.Mesh({"x": 8})

@@ -18,7 +18,6 @@ from axe_eq.mesh.rank import Rank
 from axe_eq.mesh.simulate import Simulation
 from axe_eq.mesh.steps import ExchangeStep
 from axe_eq.program.nesting import flatten
-from axe_eq.run.codes import from_bytes, to_bytes
 from axe_eq.run.host import HOST_ARRAYS
 from axe_eq.run.meshes import local_codes
 from axe_eq_backends.mesh.torch_ranks import TorchTransport
@@ -253,14 +252,6 @@ def test_a_plan_for_gpus_is_saved_with_the_code_of_its_local_steps(
     assert local_codes(again.schedule) == local_codes(exe.schedule)
     given = arguments("summed product")
     assert np.array_equal(again(*given), compiled("summed product")(*given))  # simulated
-
-
-def test_code_that_is_cut_short_is_refused() -> None:
-    data = to_bytes({"k0": b"12", "k1": b"", "k2": b"345"})
-    assert from_bytes(data) == {"k0": b"12", "k1": b"", "k2": b"345"}
-    for wrong in (data[:-1], data + b"6"):
-        with pytest.raises(ValueError, match="bytes of code"):
-            from_bytes(wrong)
 
 
 # -- bad input -------------------------------------------------------------------------------------
