@@ -195,9 +195,13 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
     reduced = max(prod(w.reduced) for w in summary.products)
     steps = np.ceil(reduced / k)
     # A thread's reads are one after the other, and in turns with those of the unit's other warps.
-    one = figure("read_one_s") + run * chosen["warps"] * figure("ask_s")
-    waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one
-    waits = waits + target.memories[0].latency_s
+    one, latency = figure("read_one_s"), target.memories[0].latency_s
+    if row.family != OF_REGISTERS[0]:  # what is little has been read by another CTA
+        one = figure("read_one_s.lanes")
+        of_l2 = columns.costs["gmem_bytes"] / target.limits["l2_bytes"]
+        latency = latency * (1 + np.minimum(1, of_l2 / figure("read_again"))) / 2
+    one = one + run * chosen["warps"] * figure("ask_s")
+    waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one + latency
     return np.asarray(steps * np.maximum(each * k * (run + beside), waits))
 
 

@@ -358,6 +358,11 @@ _FIGURES = {
     # 140 tiles of 22 drawn products of 10 to 4,500 KB (2026-11-27), within 30 % for 86 %. Windows
     # of 3 x 3 take 4 us more, of 2 x 2 none.
     "read_one_s": 12e-9,
+    # The same on lanes, and the part of the L2 that such a product reads at which a step waits for
+    # memory; what is less waits half of it: 450 tiles of 29 products of f32, chosen ones 1.16 of
+    # the fastest at worst, 1.35 before (2026-11-27).
+    "read_one_s.lanes": 6e-9,
+    "read_again": 1 / 50,
     # Streams (lengths of 534 to 16384, widths of 64, 80 and 128, chunks of 32 to 176; 73 tilings,
     # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
     # hide each other's latencies and the weighing behind products, and clocks to start a chunk,
