@@ -514,13 +514,14 @@ def _named(name: object, known: Mapping[str, Pack]) -> Pack:
 
 
 def reference(pack: Pack) -> str:
-    """What another process finds a pack by (`by_reference`): its name, or "module:attribute".
+    """Where another process finds a pack, as "module:attribute", which loads no other one.
 
     Raises:
         PackError: it is neither installed nor a module's attribute.
     """
-    if installed().get(pack.name) is pack:
-        return pack.name
+    for point in entry_points(group=GROUP):
+        if installed().get(pack.name) is pack is point.load():
+            return point.value
     for name, module in list(sys.modules.items()):
         if name in ("__main__", "__mp_main__"):
             continue
@@ -540,8 +541,6 @@ def by_reference(text: str) -> Pack:
         PackError: no such pack.
     """
     module, _, attribute = text.partition(":")
-    if not attribute:
-        return _named(text, installed())
     try:
         found = getattr(import_module(module), attribute)
     except Exception as error:
