@@ -38,7 +38,8 @@ class Reason:
 
 SHARED = "split product|rest sharing product"
 STREAM, CARRIED = "streaming product", "carried stream"
-RAGGED = "unaligned product|narrow product"  # extents that tiles do not divide
+# Extents that tiles do not divide.
+RAGGED = "unaligned product|narrow product|three below product|large tile product"
 PRODUCTS = "product of .*"  # through registers, of lanes
 GEMMS = ".* product|gated product of columns"
 COPIED = "copied product"  # of a tile of slots that threads copy to
@@ -249,7 +250,12 @@ REASONS: tuple[Reason, ...] = (
     # -- values that do not count --
     Reason(
         "What is there before the first chunk is rescaled by the power of minus infinity: to zero",
-        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept rows.*",
+        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept (odd )?rows.*",
+    ),
+    Reason(
+        "Before the first chunk the sum is zero, rescaled or not",
+        "delete( the call)?", r"^(map 0 of )?map running2\[.*<- running1\[.*, top\[",
+        "swept odd rows",
     ),
     Reason(
         "Rows and columns outside are stored nowhere",
@@ -262,7 +268,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is stored nowhere",
-        "another fill", r"^copy (held|(x|a|b|w|bias)_1)\[",
+        "another fill", r"^copy (held|(x|y|a|b|w|bias)_[12])\[",
         f"{PRODUCTS}|{COPIED}|short rows|cells.*|transpose by .*|halves .*|merging rows",
     ),
     Reason(
@@ -281,7 +287,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is masked before it is reduced, and stored nowhere",
-        "another fill", r"^copy x_[1-6]\[", "rows|swept .*",
+        "another fill", r"^copy [xr]_[1-6]\[", "(odd )?rows|swept .*",
     ),
     # -- factors that threads copy, several steps ahead --
     Reason(
@@ -316,7 +322,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "The first round announces bytes of both slots, each once, and each as many",
-        "the next slot", r"^arrive full\[stage\] expecting (16384|9216)", RAGGED,
+        "the next slot", r"^arrive full\[stage\] expecting (16384|9216|7424|14336)", RAGGED,
     ),
     Reason(
         "No CTA of these grids begins with a tile of that kind: all slots hold values before one",

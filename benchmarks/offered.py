@@ -73,7 +73,7 @@ PROGRAMS: dict[str, tuple[Fn, tuple[str, ...]]] = {
     "running sums": (lambda x: xp.cumulative_sum(x, axis=-1), ("7x5003:f32",)),
     "running sums of columns": (lambda x: xp.cumulative_sum(x, axis=0), ("1003x37:f16",)),
     # cells and moves
-    "odd rows": (lambda x, b: nn.gelu(x + b), ("64x5003:f16", "5003:f16")),
+    "gelu of odd rows": (lambda x, b: nn.gelu(x + b), ("64x5003:f16", "5003:f16")),
     "odd rows of f32": (lambda x, b: x * 2 + b, ("16x1551:f32", "1551:f32")),
     "turned": (lambda x: x.T, ("203x331:f16",)),
     "turned blocks": (lambda x: xp.permute_dims(x, (0, 2, 1)) + 1, ("3x72x136:f16",)),

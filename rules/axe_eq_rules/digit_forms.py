@@ -52,7 +52,7 @@ from axe_eq_rules.digits import (
     whole,
     written,
 )
-from axe_eq_rules.joins import join_axis, named_dims
+from axe_eq_rules.joins import is_join, join_axis, named_dims, part_of_join
 from axe_eq_rules.lookup_forms import gathered, lookup_of_parts, uncast
 from axe_eq_rules.movement import Unread, movement
 from axe_eq_rules.parts_forms import (
@@ -163,7 +163,7 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
         return join_text(declared.name, *declared.placed(params, places, new))
 
     moved = _apart(term, given, touched, made)
-    part = _part_of_join(moved.core)
+    part = part_of_join(moved.core)
     return moved if part is None else view(written(replace(moved, core=part)), sums)
 
 
@@ -173,14 +173,10 @@ def _is_below(core: Term, most: int, sums: bool) -> bool:
     Rows beside each other whose parts are not one value are not columns beside each other instead.
     """
     given = [] if core.symbol is In else operands(core)
-    joins = [x for x in given if _is_join(x)]
+    joins = [x for x in given if is_join(x)]
     if any(height(view(p, sums).core) >= most for x in joins for p in operands(x)):
         return False
-    return not _is_join(core) or not any(_is_join(view(x, sums).core) for x in joins)
-
-
-def _is_join(term: Term) -> bool:
-    return term.symbol is Sel and join_axis(term.args[0]) is not None
+    return not is_join(core) or not any(is_join(view(x, sums).core) for x in joins)
 
 
 def _moved_as_one(term: Term, sums: bool) -> View:
@@ -213,23 +209,6 @@ def _inside(part: Term) -> Term | None:
         return None
     parts = [x if not k else sel(k, x) for k, x in zip(found[1], given, strict=True)]
     return op(found[0].text, of.args[1], *parts)
-
-
-def _part_of_join(part: Term) -> Term | None:
-    """A part of values beside each other as their parts, of those that it has anything of."""
-    (name, params), given = split_text(part.args[0]), operands(part)
-    if name != "slice" or not _is_join(given[0]):
-        return None
-    axis, found, at = join_axis(given[0].args[0]) or 0, list[Term](), 0
-    begin, step, n = params[0][axis] or (0, 1, shape(given[0])[axis])
-    if step != 1:
-        return None
-    for x in operands(given[0]):
-        low, high = max(begin - at, 0), min(begin + n - at, shape(x)[axis])
-        at += shape(x)[axis]
-        own = [(low, 1, high - low) if d == axis else p for d, p in enumerate(params[0])]
-        found += [sel(join_text("slice", tuple(own)), x)] if low < high else []
-    return sel(given[0].args[0], *found) if len(found) > 1 else found[0]
 
 
 def scanned(term: Term, given: Sequence[View]) -> View:
@@ -287,9 +266,10 @@ def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
     name = _inlined(made, sig.monoid, name, sums)
     _merged_parts(made, sig.monoid, name, sums)
     monoid, name = _drop_units(made, sig.monoid, name)
-    _trimmed(made)
+    computes = name != "id" or bool(made.reduced) or len(made.cores) > 1
+    _trimmed(made, computes)
     members = fuse(made)
-    if name != "id" or made.reduced or len(made.cores) > 1:
+    if computes:
         out, every = made.out, made.extents
         if len(windows := overlapping(made)) < len(out):
             of = _made(made, monoid, name, {d: [d] for d in windows}, (), {})
@@ -501,17 +481,43 @@ def _drop_units(made: Reads, monoid: str, name: str) -> tuple[str, str]:
     return (monoid if reduced else ""), name
 
 
-def _trimmed(made: Reads) -> None:
+def _trimmed(made: Reads, computes: bool) -> None:
     """Operands less what is before, between and behind all that is read of them.
+
+    Args:
+        made: the operator.
+        computes: whether it is more than a view.
 
     Raises:
         Apart: signatures cannot say how one is read.
     """
     for n, core in enumerate(made.cores):
         if _trim(made, n, core, True) or _trim(made, n, core, False):
+            core = made.cores[n]
+        if computes and is_join(core) and _read_again(made, n, core):
             continue
         if not all(map(fits, made.reads[n], shape(core), repeat(made.extents))):
             raise Apart
+
+
+def _read_again(made: Reads, n: int, core: Term) -> bool:
+    """Values beside each other as what is read of them is, were it moved; whether it is read so."""
+    used = sorted({d for own, _ in made.reads[n] for d in own})
+    places = {d: at for at, d in enumerate(used)}
+    dims = [Affine.of({places[d]: c for d, c in own.items()}, at) for own, at in made.reads[n]]
+    if all(p.plain is not None for p in dims) or len(used) > len(LETTERS):
+        return False
+    fixed = {at: made.extents[d] for d, at in places.items()}
+    try:
+        found = movement(op(make([dims], range(len(used)), fixed=fixed).text, "id", core))
+    except Unread:
+        return False
+    part, (operand,) = view(found.core, sums=False), signature(found.sig).operands
+    reads = [({used[d]: c for d, c in p.terms}, p.offset) for p in operand]
+    if written(part) is not part.core:
+        return False
+    made.cores[n], made.reads[n] = part.core, reads
+    return all(map(fits, reads, shape(part.core), repeat(made.extents)))
 
 
 def _trim(made: Reads, n: int, core: Term, steps: bool) -> bool:

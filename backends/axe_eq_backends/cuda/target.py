@@ -234,7 +234,7 @@ _FIGURES = {
     # 256 x 128 at 0.935, 128 x 128 at 0.92, two products of 128 x 128 with the same rows at 1.
     "full_tile_rows": 128,
     "full_tile_cols": 256,
-    "smem_exponent": 0.45,
+    "smem_exponent": 0.29,
     # Relative loss of a pipeline: over elements of a chunk, and over stages beyond the first (four
     # GEMM shapes at k = 64 with 3 and 4 stages, which are equal within 1 %).
     "short_chunk": 0.64,
@@ -245,27 +245,27 @@ _FIGURES = {
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
     "cluster": 0.026,
-    # Products whose copies set their pace, 1,071 candidates of 108 products and 488 nearest by
-    # price of 60 others (2026-11-27; of the latter root of the mean square of log of time over
-    # estimate 0.07, of those of one product 0.045; of those taken 1.013 times the fastest): seconds
-    # until a copy is there, a unit's rate of copies and that of all over memory's, the matrix
-    # units' rate for microseconds over the row's, the power of what crosses shared memory that it
-    # loses by, and the power of times that hide each other in part.
+    # Products whose copies set their pace, 1,570 candidates of 137 products, after rings are filled
+    # by elected threads (2026-11-27; root of the mean square of log of time over estimate 0.1, of
+    # those near the best of one product 0.06; those taken 1.02 times the fastest): seconds until a
+    # copy is there, a unit's rate of copies and that of all over memory's, the matrix units' rate
+    # for microseconds over the row's, the power of what crosses shared memory that it loses by, and
+    # the power of times that hide each other in part.
     "copy_latency_s": 0.87e-6,
     "tile_unit_bytes_per_s": 171e9,
-    "copies_over_memory": 3.2,
+    "copies_over_memory": 3.58,
     "burst_over_rate": 1.72,
-    "burst_exponent": 1.17,
+    "burst_exponent": 0.94,
     "overlap_power": 4.06,
     # Of rows that consumers side by side read again, the part that counts.
-    "read_beside": 0.44,
+    "read_beside": 0.69,
     # The part of what CTAs of a cluster read apart that counts again, for each doubling of them; of
     # what others read at the same time, up to so many; and of operands whose tiles have an odd
     # number of groups of eight rows.
-    "lagging": 0.1,
+    "lagging": 0.064,
     "read_apart": 0.25,
     "most_apart": 8.0,
-    "odd_rows": 0.3,
+    "odd_rows": 0.19,
     # A part of a sector that is stored alone: of products 0.6 to 4.2e6 elements of f32 without a
     # neighbour in their tile took 16 to 18e-12 s each beside all else, of scans 0.13e6 of i64 and
     # 0.52e6 of bf16 9 to 18e-12, and of 5 CTAs 1.0e-9 for a unit (2026-11-27).
@@ -276,30 +276,30 @@ _FIGURES = {
     # of results, while it multiplies nothing, and until a panel of them has left; until CTAs that
     # share operands have begun and ended together; until those that share a tile's steps have
     # fetched each other's sums, for each of them, and bytes of these. Fitted with the above.
-    "product_begin_s": 0.13e-6,
-    "store_unit_bytes_per_s": 19.8e9,
-    "store_panel_s": 0.18e-6,
-    "cluster_begin_s": 0.48e-6,
-    "add_sums_s": 0.47e-6,
-    "add_part_s": 0.08e-6,
+    "product_begin_s": 0.12e-6,
+    "store_unit_bytes_per_s": 17.7e9,
+    "store_panel_s": 0.16e-6,
+    "cluster_begin_s": 0.6e-6,
+    "add_sums_s": 0.73e-6,
+    "add_part_s": 0.09e-6,
     "add_sums_bytes_per_s": 41e9,
     # Parts of lines that are touched twice where rows begin inside them: of operands contiguous
     # along the reduced dim, whose next step has the rest of a line, and of others. The part of a
     # last wave's idle units that others have no power to win back, and of a wave that is no whole
     # one. Loss of kernels whose CTAs
     # share the rest of tiles. Fitted with the above.
-    "lines_along_depth": 0.9,
+    "lines_along_depth": 1.13,
     "lines_along_side": 1.03,
-    "waves_exposed": 0.6,
-    "few_exposed": 0.22,
+    "waves_exposed": 0.48,
+    "few_exposed": 0.48,
     "shared_rest": 0.05,
     # Loss of three consumers over two: 192 x 192 against 128 x 256 and 256 x 192, 20 products of
     # 4416 rows and more (2026-11-27). Loss of those side by side for each 64 rows beyond the first.
     "third_consumer": 0.01,
     "rows_beside": 0.015,
-    # Bytes a second that all units together get of what lies past the ends of operands: 85 rows in
-    # clusters of tiles of 64 and of 128 (2026-11-27).
-    "fill_bytes_per_s": 8e12,
+    # Bytes a second that all units together get of what lies past the ends of operands: 129 rows
+    # in whole tiles of 64 and 128 get 1.0 to 1.9e12. Fitted with the above (2026-11-27).
+    "fill_bytes_per_s": 1.7e12,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
     # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
     # 1536; 2026-11-27), of which issue is 1.0e-9 each.
@@ -322,7 +322,7 @@ _FIGURES = {
     "units_in_clusters.6": 102,
     "units_in_clusters.8": 120,
     # Until few CTAs begin that fill a unit each, more than others (`sizes.begins_early`).
-    "late_s": 0.57e-6,
+    "late_s": 0.51e-6,
     # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
     # Lane operations per element that passes through registers (convert, swizzle, store).

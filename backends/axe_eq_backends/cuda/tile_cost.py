@@ -52,7 +52,7 @@ from axe_eq_backends.cuda.schedules.gemm import (
     most_held,
     tile_words,
 )
-from axe_eq_backends.cuda.schedules.ragged import PERIOD_ROWS
+from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, begins_early, instructions
 from axe_eq_backends.cuda.tile_table import (
@@ -240,10 +240,9 @@ def _tiles(
     # Tiles that CTAs share are one after the other.
     begin = np.where(split > 1, added * rounds + once * np.where(rest, 1.0, rounds), once)
     begin = begin + np.where(of_cluster > 1, figure("cluster_begin_s"), 0.0)
-    # Clusters copy what lies past an operand's end, which is slower than what is there.
-    begin = begin + _past_the_end(sides, columns) * all_steps * n_blocks / figure(
-        "fill_bytes_per_s"
-    )
+    # What lies past an operand's end comes slower than what is there, to all units together.
+    past = _past_the_end(sides, columns) / figure("fill_bytes_per_s")
+    shared = n_blocks * np.where(rest, all_steps, steps) * _together(power, lines / per_s, past)
     late = np.where(begins_early(n_blocks, target.n_units), 0.0, figure("late_s"))
     smem, columns.time_s = slot * chosen["stages"] + beside, np.zeros(len(columns))
     unfit = (rounds != 1) | (len(summary.products) > 1)
@@ -254,8 +253,7 @@ def _tiles(
     return Tiles(
         table, block, chosen, matrix, waves(summary, target, columns), waits,
         parts * (stored + table.panels * figure("store_panel_s")),
-        n_blocks * np.where(rest, all_steps, steps) * lines / per_s,
-        begin, late, parts, table.wide, smem, np.isinf(columns.time_s), columns.rejected,
+        shared, begin, late, parts, table.wide, smem, np.isinf(columns.time_s), columns.rejected,
     )  # fmt: skip
 
 
@@ -344,8 +342,7 @@ def _pace(tiles: Tiles, sides: Matrices, target: Target, columns: Columns) -> No
     read = (costs["gmem_bytes"] + slower) / target.memories[0].bytes_per_s
     read = read * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    # A row's rate is what all units have power for: where some have nothing to do others have more,
-    # most where they are few.
+    # A row's rate is what all units have power for: where few have something to do they have more.
     few = costs["blocks"] < target.n_units
     idle = np.where(few, figure("few_exposed"), figure("waves_exposed"))
     matrix = matrix * (1 + idle * (tiles.busiest - 1))
@@ -475,19 +472,22 @@ def _stage_bytes(
 
 
 def _past_the_end(sides: Matrices, columns: Columns) -> Column:
-    """Bytes of a step past the ends of operands that a CTA of a cluster gets, on average.
+    """Bytes of a step past the ends of operands that a CTA asks for, on average.
 
-    Lone CTAs copy what is there of a last tile (`ragged`).
+    Of a last tile of rows lone CTAs copy what is there, of one along a side whole parts (`ragged`).
     """
     chosen, found = columns.extra, np.zeros(len(columns))
+    lone = chosen["cluster_rows"] * chosen["cluster_cols"] == 1
     for access in sides.summary.loads:
-        if access.feeds_product and not along_side(access):
-            of, there = ("m", sides.there[0]) if "p" in access.letters else ("n", sides.there[1])
-            covered = np.ceil(there / chosen[of]) * chosen[of]
-            past = (covered - there) / covered * chosen[of] * chosen["k"] * access.itemsize
-            found = found + past
-    clustered = chosen["cluster_rows"] * chosen["cluster_cols"] > 1
-    return np.where(clustered, found, 0.0)
+        if access.feeds_product:
+            rows = "p" in access.letters
+            there, tile = sides.there[not rows], chosen["m" if rows else "n"]
+            step = PART_ROWS if along_side(access) else PERIOD_ROWS
+            covered = np.ceil(there / tile) * tile
+            copied = np.where(lone, np.minimum(np.ceil(there / step) * step, covered), covered)
+            asked = tile * chosen["k"] / chosen["cluster_cols" if rows else "cluster_rows"]
+            found = found + (copied - there) / covered * asked * access.itemsize
+    return found
 
 
 def _of_forms(sides: Matrices, columns: Columns, target: Target) -> Column:
