@@ -159,11 +159,9 @@ class Maps:
             sizes = (*[1] * (len(t.shape) - len(tile)), *tile)
             counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
             parameters = {"map_warps": warps, "vector": wide, "vectors": held // wide}
-            # Tiles inside of rows guard nothing, but what is read along a part of them alone. Two
-            # of a row's have ends, which cost as if they were four, and more of several vectors: so
-            # 130 programs are ordered best (2026-11-27).
+            # Tiles inside of rows guard nothing, but what is read along a part of them alone.
             cut = any(o.bound(last) for o in t.operands)
-            at_ends = 1.0 if cut else min(1.0, 4 / counts[-1]) * (held // wide) ** 0.5
+            at_ends = 1.0 if cut else min(1.0, 2 / counts[-1])
             if self.pieces > 1:
                 parameters["pieces"] = self.pieces
             if self.shifted:
