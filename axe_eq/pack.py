@@ -7,7 +7,6 @@ the pack is asked for. A pack whose laws hold on reals alone is marked so.
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -82,6 +81,13 @@ class Pack:
             raise PackError(f"pack {self.name!r}", f"has version {self.version!r}", "a text")
         for schedule in self.schedules:
             self._name_schedule(schedule)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process has it too: it goes by name."""
+        return by_reference, (reference(self),)
+
+    def __deepcopy__(self, memo: object) -> Pack:
+        return self
 
     def law(
         self, *, source: str = "", **flags: Any
@@ -508,13 +514,14 @@ def _named(name: object, known: Mapping[str, Pack]) -> Pack:
 
 
 def reference(pack: Pack) -> str:
-    """What another process finds a pack by (`by_reference`): its name, or "module:attribute".
+    """Where another process finds a pack, as "module:attribute", which loads no other one.
 
     Raises:
         PackError: it is neither installed nor a module's attribute.
     """
-    if installed().get(pack.name) is pack:
-        return pack.name
+    for point in entry_points(group=GROUP):
+        if installed().get(pack.name) is pack is point.load():
+            return point.value
     for name, module in list(sys.modules.items()):
         if name in ("__main__", "__mp_main__"):
             continue
@@ -534,8 +541,6 @@ def by_reference(text: str) -> Pack:
         PackError: no such pack.
     """
     module, _, attribute = text.partition(":")
-    if not attribute:
-        return _named(text, installed())
     try:
         found = getattr(import_module(module), attribute)
     except Exception as error:
@@ -546,12 +551,6 @@ def by_reference(text: str) -> Pack:
     if not isinstance(found, Pack):
         raise PackError(f"pack {text!r}", f"is a {type(found).__name__}", "a Pack")
     return found
-
-
-def load_for(text: str) -> None:
-    """Load the packs that a worker's job names, as JSON with their references under "packs"."""
-    for name in json.loads(text)["packs"]:
-        by_reference(name)
 
 
 def _check_without(dropped: Sequence[object], found: Sequence[Pack]) -> None:

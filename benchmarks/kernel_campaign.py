@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,7 @@ SAME_TEXT, SAME_EFFECTS = "same text", "same effects"
 CRASH = "crash"  # of the compiler or the interpreter: never right
 KINDS = (REFUSED, FAULT, VALUES, SAME_TEXT, SAME_EFFECTS, SURVIVES, CRASH)
 RESULTS = Path(__file__).parent / "results"
+ORDERS_OF_EACH = 50  # random ones, of subjects as they are
 PART = 50  # mutants that one process takes at a time
 
 
@@ -119,6 +120,17 @@ class Campaign:
         first = self._first(self.planned)[0]
         return first if first.kind != SURVIVES else self._run(self.planned)
 
+    def in_order(self, seed: int) -> str:
+        """What is wrong with the subject in a random order, at both levels; "" if nothing."""
+        for planned in (None, self.planned):
+            try:
+                run = self._interpreted(planned, "random", seed)
+            except KernelFault as fault:
+                return str(fault).splitlines()[0]
+            if name := self.subject.wrong(run.outputs):
+                return name
+        return ""
+
     def _planned(self, mutant: Mutant) -> Planned:
         if mutant.level == "kernel":
             return plan(self.kernel, h200)
@@ -170,7 +182,7 @@ class Campaign:
                 return Verdict(VALUES, f"{name}, order {order}")
         return Verdict(SURVIVES)
 
-    def _interpreted(self, planned: Planned, order: str, seed: int, **how: Any) -> Report:
+    def _interpreted(self, planned: Planned | None, order: str, seed: int, **how: Any) -> Report:
         s = self.subject
         with np.errstate(all="ignore"):  # what is outside a tensor may be infinite
             return interpret(
@@ -228,6 +240,20 @@ def judged(name: str, numbers: range) -> list[Outcome]:
     return out
 
 
+def in_orders(name: str, count: int) -> dict[str, str]:
+    """What is wrong with a subject in so many random orders of asynchronous effects."""
+    found = {f"{name}, order {seed}": campaign(name).in_order(seed) for seed in range(count)}
+    return {order: wrong for order, wrong in found.items() if wrong}
+
+
+def all_in_orders(workers: int, count: int) -> dict[str, Any]:
+    """`in_orders` of every subject, for a scoreboard."""
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        wrong = [w for found in pool.map(partial(in_orders, count=count), SUBJECTS)
+                 for w in found.items()]  # fmt: skip
+    return {"subjects": len(SUBJECTS), "orders": count, "wrong": dict(wrong)}
+
+
 def all_outcomes(workers: int, step: int = 1) -> Iterator[Outcome]:
     """The outcomes of every `step`-th mutant of every subject, subject by subject."""
     parts = [
@@ -279,6 +305,10 @@ def report(board: dict[str, Any]) -> str:
         " of memory is (*same effects*). What else *survives* is argued below.",
         "",
         f"{board['mutants']} mutants; survivors that are not argued legal: {board['unargued']}.",
+        "",
+        f"{board['orders']['subjects']} subjects as they are, each in {board['orders']['orders']}"
+        " random orders of asynchronous effects, statements and plans:"
+        f" {len(board['orders']['wrong'])} wrong.",
     ]
     for table in ("subjects", "operators"):
         lines += ["", f"| {table} | {' | '.join(KINDS)} |", "|---" * (1 + len(KINDS)) + "|"]
@@ -299,13 +329,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=_Formatter)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--step", type=int, default=1, help="every n-th mutant; writes nothing")
+    parser.add_argument("--orders", type=int, default=ORDERS_OF_EACH, help="of every subject")
     parser.add_argument("--subject", action="append", help="only these; writes nothing")
     given = parser.parse_args()
     for name in [n for n in SUBJECTS if given.subject and n not in given.subject]:
         del SUBJECTS[name]
     total = sum(-(-len(campaign(name).mutants) // given.step) for name in SUBJECTS)
     found = all_outcomes(given.workers, given.step)
-    board = scoreboard(track(found, "mutants", total, console=Console(stderr=True)))
+    orders = all_in_orders(given.workers, given.orders)
+    board = {"orders": orders} | scoreboard(
+        track(found, "mutants", total, console=Console(stderr=True))
+    )
     if given.step == 1 and not given.subject:
         where = {"machine": machine()}
         text = json.dumps(where | board, indent=1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import erf
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from axe_eq_backends.cuda.schedules import stream
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm
 from axe_eq_backends.cuda.schedules.map import elementwise
-from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.product_tiles import Tile
+from axe_eq_backends.cuda.schedules.products import products
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
 from axe_eq_backends.cuda.schedules.tails import Problem as Rows
-from axe_eq_backends.cuda.schedules.tensors import Operand, dense
+from axe_eq_backends.cuda.schedules.tensors import Operand, alike, dense
 from axe_eq_backends.cuda.schedules.transpose import turn
 
 Arrays = dict[str, Any]
@@ -192,6 +194,38 @@ def _unequal_product() -> Subject:
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
 
 
+def _three_below_with_gelu() -> Subject:
+    """Three consumers below each other, tails both ways, and gelu of a bias: two tiles."""
+    m, n, k = 200, 40, 40
+    a, b, bias = normal(m, k, seed=54), normal(n, k, seed=55), normal(n, seed=56)
+    whole = apply("add", X, Y)
+    digits = apply("add", apply("erf", apply("mul", whole, 0.5**0.5)), 1.0)
+    cell = apply("mul", apply("mul", whole, 0.5), digits)
+    problem = Problem(m, n, k, cell=cell, extras=(Extra("bias", "n"),))
+    sums = _wide(a) @ _wide(b).T + _wide(bias)
+    expected = 0.5 * sums * (1 + np.vectorize(erf)(sums * 0.5**0.5))
+    arrays = {"A": a, "B": b, "bias": bias, "C": np.zeros((m, n), np.float16)}
+    return Subject(gemm(problem, Tiling(192, 40, 16, 2, 3, 2)), arrays, {"C": expected})
+
+
+def _large_tiles() -> Subject:
+    """Tiles of 192 x 256, of two consumers side by side: their sums leave narrow panels."""
+    m, n, k = 192, 520, 40
+    a, b = normal(m, k, seed=57), normal(n, k, seed=58)
+    kernel = gemm(Problem(m, n, k), Tiling(192, 256, 16, 2, 2, 2, across=2, staging=1))
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
+def _wide_panels() -> Subject:
+    """Three panels of 72 columns, lines of an odd number of 16 bytes, in turns; two tiles."""
+    m, n, k = 128, 216, 40
+    a, b = normal(m, k, seed=59), normal(n, k, seed=60)
+    kernel = gemm(Problem(m, n, k), Tiling(64, 216, 16, 2, 1, 2, staging=1))
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
 def _turned_product() -> Subject:
     """A result whose columns are contiguous: two tiles of 104 in panels of 56 and 48."""
     m, n, k = 64, 208, 96
@@ -252,22 +286,27 @@ def _telling(m: int, s: int, e: int) -> tuple[Any, Any]:
     return left, right
 
 
-def _carried_product(m: int, n: int, k: int, dtype: str, tile: Tile) -> Subject:
+def _carried_product(
+    m: int, n: int, k: int, dtype: str, tile: Tile, as_they_lie: bool = False
+) -> Subject:
     """Odd extents through registers, a tail in every dim: cells before and after the product.
 
-    The factor's cell is infinite where a tile is filled with zeros: that must be masked.
+    The factor's cell is infinite where a tile is filled with zeros: that must be masked. Without
+    it copies fetch the factors `as_they_lie`, in more steps than there are slots.
     """
+    factor = X if as_they_lie else apply("rsqrt", X)
     contraction = Contraction(
         (m, n, k), (), (0,), (1,),
         (Operand("A", dtype, (k, 0, 1)), Operand("B", dtype, (0, 1, n)),
          Operand("bias", "f32", (0, 1, 0))),
-        (Product(apply("rsqrt", X), Y, (dtype, dtype), (2,)),),
+        (Product(factor, Y, (dtype, dtype), (2,)),),
         ((Operand("C", "f32", (n, 1, 0)), apply("add", arg(3), Z)),),
     )  # fmt: skip
     kind = DTYPES[dtype].numpy
     a = np.random.default_rng(1).uniform(0.5, 2.0, (m, k)).astype(kind)
     b, bias = normal(k, n, seed=2, dtype=kind), normal(n, dtype=np.float32)
-    expected = _wide((1 / np.sqrt(_wide(a))).astype(kind)) @ _wide(b) + _wide(bias)
+    left = a if as_they_lie else (1 / np.sqrt(_wide(a))).astype(kind)
+    expected = _wide(left) @ _wide(b) + _wide(bias)
     kernel = products(contraction, tile)
     given = {"A": a, "B": b.T, "bias": bias, "C": np.zeros((m, n), np.float32)}
     arrays = {t.name: given[t.name] for t in kernel.tensors}
@@ -293,6 +332,24 @@ def _rows() -> Subject:
     return Subject(kernel, {"x": x, "y": np.zeros(shape, np.float16)}, {"y": expected})
 
 
+def _odd_rows() -> Subject:
+    """Rows that begin anywhere, which a residual's do too: what is beside them would be seen."""
+    shape = (4, 1031)
+    total = apply("add", X, Y)
+    steps = [Reduction("+", total), Reduction("max", apply("sub", total, apply("mul", total, X)))]
+    cell = apply("add", apply("mul", total, apply("mul", arg(2), 2.0**-10)), arg(3))
+    x, r = np.abs(normal(*shape)) + np.float16(2), np.abs(normal(*shape, seed=1))
+    for row, column in enumerate((0, 1030, 756, 500)):  # the greatest; two of them of lanes 31
+        x[row, column], r[row, column] = 1.0625, 0.125  # less than the fill's
+    operands = [dense("x", "f16", shape), dense("r", "f16", shape)]
+    problem = Rows(shape, 1, operands, steps, [(dense("y", "f16", shape), cell)])
+    kernel = reduce_rows(problem, 128, wide=8, shifted=True)
+    h = _wide(x) + _wide(r)
+    most = (h - h * _wide(x)).max(1, keepdims=True)
+    arrays = {"x": x, "r": r, "y": np.zeros(shape, np.float16)}
+    return Subject(kernel, arrays, {"y": h * h.sum(1, keepdims=True) / 1024 + most})
+
+
 def _short_rows() -> Subject:
     """Rows within a warp, a weight per column, a second output with one value a row."""
     shape = (6, 100)
@@ -310,13 +367,14 @@ def _short_rows() -> Subject:
     return Subject(kernel, arrays, expected)
 
 
-def _swept_rows(tiling: SweepTiling) -> Subject:
+def _swept_rows(tiling: SweepTiling, rows: int = 6, cols: int = 600) -> Subject:
     """Weights of rows in chunks, under running maxima; by turns, rows show other mistakes.
 
     Every weight counts; the largest element, in a later chunk, outweighs all; all lie far below
-    the zeros that may fill a chunk; a chunk has no weight; none has.
+    the zeros that may fill a chunk; a chunk has no weight; none has. In a seventh the first
+    outweighs all.
     """
-    shape = (6, 600)
+    shape = (rows, cols)
     e = apply("exp", apply("sub", X, Y))
     steps = [Reduction("max", X), Reduction("+", e)]
     outputs: list[tuple[Operand, Cell]] = [
@@ -325,14 +383,14 @@ def _swept_rows(tiling: SweepTiling) -> Subject:
     ]
     x = normal(*shape)
     x[1:3] *= 4
-    x[1, 300], x[2, 599], x[3] = 120.0, 120.0, x[3] - 100
-    x[4, :300], x[5] = -np.inf, -np.inf
+    x[1, 300], x[2, -1], x[3] = 120.0, 120.0, x[3] - 100
+    x[4, :300], x[5], x[6:, 0] = -np.inf, -np.inf, 120.0
     with np.errstate(invalid="ignore"):
         weights = np.exp(_wide(x) - _wide(x).max(1, keepdims=True))
     sums = weights.sum(1)
     problem = Rows(shape, 1, [dense("x", "f16", shape)], steps, outputs)
     kernel = sweep(problem, tiling)
-    arrays = {"x": x, "y": np.zeros(shape, np.float16), "s": np.zeros(6, np.float32)}
+    arrays = {"x": x, "y": np.zeros(shape, np.float16), "s": np.zeros(rows, np.float32)}
     return Subject(kernel, arrays, {"y": 1000 * weights / sums[:, None], "s": sums})
 
 
@@ -375,6 +433,33 @@ def _apart_cells() -> Subject:
     arrays = {"x": x, "y": np.zeros(shape, np.float16)}
     result = Operand("y", "f16", (apart, 1)), apply("sub", X, 0.5)
     return Subject(elementwise(shape, [operand], [result]), arrays, {"y": _wide(x) - 0.5})
+
+
+def _odd_cells() -> Subject:
+    """Rows that begin anywhere beside rows that begin elsewhere: first, inner and last tiles."""
+    rows, cols = 3, 805
+    x, y = normal(rows, cols), normal(rows, cols + 1, seed=1)[:, 1:]
+    operands = Operand("x", "f16", (cols, 1)), Operand("y", "f16", (cols + 1, 1), 1)
+    result = Operand("z", "f16", (cols, 1)), apply("sub", X, Y)
+    kernel = elementwise((rows, cols), operands, [result], warps=1, wide=8, vectors=1, shifted=True)
+    arrays = {"x": x, "y": y, "z": np.zeros(x.shape, np.float16)}
+    return Subject(kernel, arrays, {"z": _wide(x) - _wide(y)})
+
+
+def _odd_cells_alike() -> Subject:
+    """Every eighth row begins alike: two of them read a row that is the same in all once."""
+    rows, cols, wide = 16, 805, 8
+    x, b = normal(rows, cols), normal(cols, seed=1)
+    operands, result = [dense("x", "f16", x.shape), dense("b", "f16", x.shape, [1])], "y"
+    near = alike(x.shape, operands, [dense(result, "f16", x.shape)], 0, wide)
+    assert near is not None
+    shape, operands, (out,) = near
+    kernel = elementwise(
+        shape, operands, [(out, apply("sub", X, Y))], warps=1, wide=wide, vectors=2, shifted=True
+    )
+    apart = {"x": x.reshape(2, wide, cols).swapaxes(0, 1), "b": b}
+    arrays = {**apart, result: np.zeros(shape, np.float16)}
+    return Subject(kernel, arrays, {result: _wide(apart["x"]) - _wide(b)})
 
 
 def _halves_of_heads() -> Subject:
@@ -420,6 +505,9 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "clustered both ways product": _clustered_both_ways,
     "turn taking product": _product_in_turns,
     "unequal product": _unequal_product,
+    "three below product": _three_below_with_gelu,
+    "large tile product": _large_tiles,
+    "wide panel product": _wide_panels,
     "turned product": _turned_product,
     "side by side product": _product_side_by_side,
     "merging product": _merging_product,
@@ -429,19 +517,26 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "product of matrix units through registers": lambda: _carried_product(
         33, 36, 75, "f16", Tile(32, 32, 32, matrix=True)
     ),
+    "copied product": lambda: _carried_product(
+        33, 36, 75, "f64", Tile(32, 32, 16, matrix=True), as_they_lie=True
+    ),
     "product of f64 matrix units": lambda: _carried_product(
         33, 36, 43, "f64", Tile(32, 32, 16, matrix=True)
     ),
     "product of lanes": lambda: _carried_product(17, 36, 43, "f32", Tile(16, 32, 16, matrix=False)),
     "rows": _rows,
+    "odd rows": _odd_rows,
     "short rows": _short_rows,
     "swept rows": lambda: _swept_rows(SweepTiling(4, 1, 8, 32, 1)),
     "swept rows of a cluster": lambda: _swept_rows(
         SweepTiling(4, 1, 8, 32, 1, cluster=2, kept=True)
     ),
+    "swept odd rows": lambda: _swept_rows(SweepTiling(1, 1, 8, 32, 1, shifted=True), 7, 603),
     "swept columns": _swept_columns,
     "cells": _cells,
     "cells of rows apart": _apart_cells,
+    "cells of odd rows": _odd_cells,
+    "cells of rows alike": _odd_cells_alike,
     "halves of heads": _halves_of_heads,
     "transpose by matrices": lambda: _turned(72, 136),
     "transpose by elements": lambda: _turned(40, 33),

@@ -38,9 +38,11 @@ class Reason:
 
 SHARED = "split product|rest sharing product"
 STREAM, CARRIED = "streaming product", "carried stream"
-RAGGED = "unaligned product|narrow product"  # extents that tiles do not divide
+# Extents that tiles do not divide.
+RAGGED = "unaligned product|narrow product|three below product|large tile product"
 PRODUCTS = "product of .*"  # through registers, of lanes
 GEMMS = ".* product|gated product of columns"
+COPIED = "copied product"  # of a tile of slots that threads copy to
 
 REASONS: tuple[Reason, ...] = (
     # -- rows past the end of an operand --
@@ -107,7 +109,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "An empty group more makes a wait for all but the last n groups wait for more",
-        "do twice", "^commit bulk",
+        "do twice", "^commit (bulk|cp_async)",
     ),
     Reason("It waits for more than is needed", "one less pending|wait bulk", "^wait_group"),
     Reason(
@@ -248,7 +250,12 @@ REASONS: tuple[Reason, ...] = (
     # -- values that do not count --
     Reason(
         "What is there before the first chunk is rescaled by the power of minus infinity: to zero",
-        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept rows.*",
+        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept (odd )?rows.*",
+    ),
+    Reason(
+        "Before the first chunk the sum is zero, rescaled or not",
+        "delete( the call)?", r"^(map 0 of )?map running2\[.*<- running1\[.*, top\[",
+        "swept odd rows",
     ),
     Reason(
         "Rows and columns outside are stored nowhere",
@@ -261,8 +268,8 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is stored nowhere",
-        "another fill", r"^copy (held|(x|a|b|w|bias)_1)\[",
-        f"{PRODUCTS}|short rows|cells.*|transpose by .*|halves .*|merging rows",
+        "another fill", r"^copy (held|(x|y|a|b|w|bias)_[12])\[",
+        f"{PRODUCTS}|{COPIED}|short rows|cells.*|transpose by .*|halves .*|merging rows",
     ),
     Reason(
         "Depths outside meet the zeros that fill the other operand; rows and columns outside are"
@@ -280,7 +287,29 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is masked before it is reduced, and stored nowhere",
-        "another fill", r"^copy x_[1-6]\[", "rows|swept .*",
+        "another fill", r"^copy [xr]_[1-6]\[", "(odd )?rows|swept .*",
+    ),
+    # -- factors that threads copy, several steps ahead --
+    Reason(
+        "Copies are closed into a later group, or after reads of fragments: waits are for more",
+        "do later", "^commit cp_async", COPIED, "^over copy",
+    ),
+    Reason(
+        "It waits earlier for what the next step multiplies",
+        "do earlier", "^wait_group cp_async", COPIED, "^over gemm acc",
+    ),
+    Reason(
+        "Columns past the end only reach results past the end, which no store takes",
+        "one off of guard|without of guard", r"copy_async B_shared\[", COPIED, r"^col \+|None",
+    ),
+    Reason(
+        "An element more of a row meets a zero of the other operand; the last row, which has none,"
+        " is of another copy",
+        "one off of guard", r"copy_async A_shared\[", COPIED, r"depth .* < 76\)",
+    ),
+    Reason(
+        "The last step reads fragments that nothing multiplies",
+        "value one off", "^following :=", COPIED,
     ),
     # -- last tiles, which are copied whole until every slot holds values --
     Reason(
@@ -293,7 +322,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "The first round announces bytes of both slots, each once, and each as many",
-        "the next slot", r"^arrive full\[stage\] expecting (16384|9216)", RAGGED,
+        "the next slot", r"^arrive full\[stage\] expecting (16384|9216|7424|14336)", RAGGED,
     ),
     Reason(
         "No CTA of these grids begins with a tile of that kind: all slots hold values before one",

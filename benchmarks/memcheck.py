@@ -481,7 +481,7 @@ def report(
         if planted:
             row["planted"] = [
                 {"what": plants[n].what, "wanted": tool in plants[n].tools,
-                 "found": c.wrong.get(n, [])} for n in names.values()
+                 "found": c.wrong.get(n, [])} for n in list(names.values())[: len(names) - c.unrun]
             ]  # fmt: skip
             continue
         row["kernels"] += len(names) - c.unrun

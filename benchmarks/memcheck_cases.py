@@ -171,6 +171,7 @@ def prepared(
         n for n in (*SUBJECTS, *PROGRAMS) if not only or n.startswith(tuple(only))
     ]
     names += [] if only else range(seeds)
+    assert len({_number(n) for n in names}) == len(names)  # or kernels would share their names
     for name in told(names, "kernels of"):
         if isinstance(name, str) and name in SUBJECTS:
             unbuilt.append(of_subject(name, _number(name)))
@@ -179,7 +180,6 @@ def prepared(
         if len(unbuilt) > TOGETHER:
             cases, unbuilt = [*cases, *built(unbuilt)], []
     cases += built(unbuilt)
-    assert len({c.image.name for c in cases}) == len(cases)
     return cases, planted()
 
 
@@ -251,9 +251,9 @@ def planted() -> list[Planted]:
         found.append(Planted(what, replace(case, image=image), ("memcheck",)))
     what = "a read of memory that nothing was written to"
     found.append(Planted(what, one("cells"), ("initcheck",), unset="x"))
-    half = "__syncthreads();", "if (lane < 16) __syncthreads();"
-    what, case = "a barrier that half of a warp meets", one("transpose by elements", half)
-    found.append(Planted(what, case, ("synccheck",)))
+    one_warp = "__syncthreads();", "if (warp == 0) __syncthreads();"
+    what, case = "a barrier that one warp meets", one("transpose by elements", one_warp)
+    found.append(Planted(what, case, (), ("synccheck",)))
     case = less("transpose by elements", "sync")
     found.append(Planted("a barrier less", case, ("racecheck",)))
     for what, site in (

@@ -8,6 +8,7 @@ spawned by multiprocessing runs the user's script again.
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -61,24 +62,21 @@ def is_limited() -> bool:
 
 def run_limited(
     function: str,
-    argument: str,
+    argument: Any,
     *,
-    first: str | None = None,
     seconds: float | None = None,
     memory_bytes: int | None = None,
     grace_s: float = 0.0,
     tell: Callable[[str], None] = lambda _: None,
-) -> str:
-    """Call a function from text to text in a worker, within limits.
+) -> Any:
+    """Call a function in a worker, within limits.
 
     The worker has this process' import path, folder and switches; what it prints on standard error
     is printed here. It is gone when this returns or raises, however it does.
 
     Args:
         function: "module:name".
-        argument: passed to it.
-        first: "module:name" of what is called with the argument before any limit counts; it loads
-            what the function needs.
+        argument: passed to it, pickled; what it loads where it is read counts for no limit.
         seconds: the limit that errors name, counted from when the worker has loaded everything.
         memory_bytes: memory it may take beyond what was loaded.
         grace_s: time after the limit in which it may still answer with what it has.
@@ -86,12 +84,17 @@ def run_limited(
 
     Raises:
         LimitReached: a limit was reached.
-        SearchError: the worker died.
+        SearchError: the worker died, or the argument cannot be pickled.
         AxeError: what the function raised, with the same fields.
     """
+    try:
+        sent = pickle.dumps(argument)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        wrong = f"cannot be sent to another process ({error})"
+        raise SearchError("what is searched", wrong, "plain data, as of a target") from None
     here, there = Pipe()
     with tempfile.TemporaryFile() as crash, here, _started(there, crash) as process:
-        here.send((function, argument, first, memory_bytes, switches()))
+        here.send((function, sent, memory_bytes, switches()))
         try:
             return _answer(here, seconds, grace_s, tell)
         except (EOFError, ConnectionError):
@@ -123,7 +126,7 @@ def _started(there: Connection, crash: IO[bytes]) -> Iterator[subprocess.Popen[b
 
 def _answer(
     here: Connection, seconds: float | None, grace_s: float, tell: Callable[[str], None]
-) -> str:
+) -> Any:
     """What the worker answers; its other messages are handled on the way."""
     end, late = time.monotonic() + START_S, _slow_start()
     while True:
@@ -134,7 +137,7 @@ def _answer(
             raise late
         kind, value = here.recv()
         if kind == "result":
-            return str(value)
+            return value
         if kind == "error":
             raise value
         if kind == "failed":
@@ -216,17 +219,16 @@ def serve(handle: int) -> None:
         handle: file descriptor of the connection.
     """
     parent = Connection(handle)
-    name, argument, first, memory_bytes, given = parent.recv()
+    name, sent, memory_bytes, given = parent.recv()
     Thread(target=_end_with, args=(parent,), daemon=True).start()
     sys.stderr = _Said(parent)
     try:
         with debug(**vars(given)), progress.told(lambda at: parent.send(("at", at))):
             function = _named(name)
-            if first is not None:
-                _named(first)(argument)
+            argument = pickle.loads(sent)
             _limit_memory(memory_bytes)
             parent.send(("ready", None))
-            answer: tuple[str, Any] = ("result", str(function(argument)))
+            answer: tuple[str, Any] = ("result", function(argument))
     except BaseException as error:  # a panic of egglog is no Exception
         _limit_memory(None)  # words for it need some
         answer = _answer_of(error, limited=memory_bytes is not None)
@@ -242,9 +244,9 @@ def _end_with(parent: Connection) -> None:
         os._exit(1)
 
 
-def _named(name: str) -> Callable[[str], Any]:
+def _named(name: str) -> Callable[[Any], Any]:
     module, _, attribute = name.partition(":")
-    function: Callable[[str], Any] = getattr(import_module(module), attribute)
+    function: Callable[[Any], Any] = getattr(import_module(module), attribute)
     return function
 
 

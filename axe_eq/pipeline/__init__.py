@@ -11,7 +11,6 @@ who searches (`worker`), and the stages' own parts (`saturation`, `rounds`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -145,11 +144,10 @@ def search(job: Job, report: Report) -> Executable:
     return choose(job, terms, report)
 
 
-def choose_stored(text: str) -> str:
-    """What a worker does: the stages from saturate on for a `Job`, JSON to JSON."""
-    job = Job.of_json(text)
+def choose_stored(job: Job) -> dict[str, Any]:
+    """What a worker does: the stages from saturate on, and the explanation."""
     exe = choose(job, encode(job.program.outputs), Report())
-    return json.dumps(as_answer(exe) | {"explanation": exe.explain()})
+    return as_answer(exe) | {"explanation": exe.explain()}
 
 
 @collector_paused()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import pickle
-from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axe_eq.debug import Report, switches
-from axe_eq.errors import DeviceError, PackError, SearchError
+from axe_eq.errors import DeviceError, PackError
 from axe_eq.extract.price.pricer import Pricer
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
-from axe_eq.pack import Pack, by_reference, reference
+from axe_eq.pack import Pack
 from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline.requests import settled
 from axe_eq.program.node import Program
-from axe_eq.program.store import program_from_json, program_to_json
+from axe_eq.program.store import Stored, stored
 from axe_eq.prove.programs.agree import disagreement
 from axe_eq.run.corrections import corrected
 from axe_eq.run.executable import Executable
@@ -105,46 +102,16 @@ class Job:
             differ=partial(disagreement, numerics=self.numerics, packs=self.packs),
         )  # fmt: skip
 
-    def to_json(self) -> str:
-        """Text for another process; without the values of constants, which choose nothing.
-
-        Raises:
-            SearchError: the target is no plain data.
-        """
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process: without the values of constants, which choose nothing."""
         constants = dict.fromkeys(self.program.constants, np.empty(0, np.bool_))
-        return json.dumps({
-            "program": program_to_json(replace(self.program, constants=constants)),
-            "mesh": None if self.mesh is None else self.mesh.key,
-            "target": _target_text(self.target),
-            "packs": [reference(pack) for pack in self.packs],
-            "without": self.without,
-            "numerics": self.numerics,
-            "tune": self.tune,
-            "objective": self.objective,
-        })  # fmt: skip
-
-    @classmethod
-    def of_json(cls, text: str) -> Job:
-        """What `to_json` wrote."""
-        job: dict[str, Any] = json.loads(text)
-        mesh = None if job["mesh"] is None else Mesh.of_key(job["mesh"])
-        target: Target = pickle.loads(b64decode(job["target"]))
-        packs = tuple(by_reference(name) for name in job["packs"])
-        program = program_from_json(job["program"])
-        without, numerics, tune = tuple(job["without"]), job["numerics"], job["tune"]
-        return cls(program, target, packs, without, numerics, mesh, tune, job["objective"])
+        program = stored(replace(self.program, constants=constants))
+        given = (getattr(self, f.name) for f in fields(self) if f.name != "program")
+        return _received, (program, *given)
 
 
-def _target_text(target: Target) -> str:
-    plain = replace(
-        target, limits=dict(target.limits), choices=dict(target.choices),
-        figures=dict(target.figures),
-    )  # fmt: skip
-    try:
-        return b64encode(pickle.dumps(plain)).decode()
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        wrong = f"cannot be sent to another process ({error})"
-        raise SearchError(f"target {target.name!r}", wrong, "a target of plain data") from None
+def _received(program: Stored, *given: Any) -> Job:
+    return Job(program.program, *given)
 
 
 def _likely(target: object, machines: Mapping[str, Target]) -> str:

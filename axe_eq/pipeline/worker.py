@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,16 +20,15 @@ def choose_limited(job: Job, work: str, report: Report) -> Executable:
 
     Args:
         job: what is asked for.
-        work: the function that does it, JSON to JSON, as ``"module:name"``.
+        work: the function that does it, a job to an answer, as ``"module:name"``.
         report: of this process: the worker's stages are added.
     """
     now = switches()
-    found = stage("search", lambda: json.loads(run_limited(
-        work, job.to_json(), first="axe_eq.pack:load_for",
-        seconds=now.time_limit_s,
+    found = stage("search", lambda: run_limited(
+        work, job, seconds=now.time_limit_s,
         memory_bytes=now.memory_limit_mb and now.memory_limit_mb << 20,
         grace_s=max(now.time_limit_s or 0.0, LEAST_GRACE_S), tell=progress.at,
-    )), report=report, describe=lambda answer: answer["explanation"])  # fmt: skip
+    ), report=report, describe=lambda answer: answer["explanation"])  # fmt: skip
     report.stages += [StageRecord(**s | {"depth": s["depth"] + 1}) for s in found["stages"]]
     return from_answer(found, job, report)
 

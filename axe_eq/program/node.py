@@ -97,18 +97,26 @@ class Node:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """As a table of nodes: pickle would go as deep as the graph."""
-        order = list(topological([self]))
-        number = {node: n for n, node in enumerate(order)}
-        table = [(n.kind, n.text, n.cell, [number[a] for a in n.args], n.type) for n in order]
-        return _of_table, (table,)
+        return _last, (table([self])[0],)
 
 
-def _of_table(table: Iterable[tuple[str, str, str, list[int], ValueType]]) -> Node:
-    """The last node of a table in which each says which earlier ones are its operands."""
+def table(roots: Sequence[Node]) -> tuple[list[tuple[Any, ...]], dict[Node, int]]:
+    """All nodes below some as rows, operands before users and by number; the number of each."""
+    number = {node: n for n, node in enumerate(topological(roots))}
+    rows = [(n.kind, n.text, n.cell, [number[a] for a in n.args], n.type) for n in number]
+    return rows, number
+
+
+def of_table(rows: Iterable[tuple[Any, ...]]) -> list[Node]:
+    """The nodes of a table."""
     made: list[Node] = []
-    for kind, text, cell_, args, type_ in table:
+    for kind, text, cell_, args, type_ in rows:
         made.append(Node(kind, text, cell_, tuple(made[n] for n in args), type_))
-    return made[-1]
+    return made
+
+
+def _last(rows: Iterable[tuple[Any, ...]]) -> Node:
+    return of_table(rows)[-1]
 
 
 def input_node(name: str, type: ValueType) -> Node:

@@ -67,7 +67,7 @@ def program_key(
     None where it cannot be told: a pack or an operator that no installed distribution holds.
     """
     from axe_eq.kernel.cells import spellings
-    from axe_eq.program.store import program_to_json
+    from axe_eq.program.store import stored
 
     known = _packages()
     needed = {_root(m) for pack in packs for m in _modules(pack)} | _operators(program)
@@ -80,7 +80,7 @@ def program_key(
     bare = replace(program, constants={}, places={}, written={})
     now = {f.name: str(getattr(switches(), f.name)) for f in fields(switches())}
     return json.dumps({
-        "program": json.loads(program_to_json(bare)),
+        "program": stored(bare),
         "target": machine,
         "mesh": None if mesh is None else mesh.key,
         "spellings": spellings(target.family),
@@ -90,7 +90,7 @@ def program_key(
         "switches": {n: text for n, text in now.items() if n not in _SHOWN_ONLY},
         "sources": sources(*sorted(needed | {"axe_eq"})),
         "egglog": _version("egglog"),
-    }, sort_keys=True)  # fmt: skip
+    }, sort_keys=True, default=str)  # fmt: skip
 
 
 def lowering_key(graph: ScheduleGraph, target: Target) -> str | None:

@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,7 @@ from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import LOCAL_FAMILY, whole_of
 from axe_eq.mesh.transport import Transport, traced
-from axe_eq.pack import GROUP, Pack, declaring, installed, reference
+from axe_eq.pack import declaring, installed, reference
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def launch(
             (folder / CODE).write_text(plain.text(codes))
         runs = family if codes is not None else LOCAL_FAMILY
         packs = [place_of("transports", transport.name), place_of("runners", runs), runs]
-        packs += map(_place, declaring(plan.operators()))
+        packs += map(reference, declaring(plan.operators()))
         worker = [sys.executable, "-m", "axe_eq.run.worker", name, transport.name, *packs]
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # where these packs were found
         done = subprocess.run(
@@ -109,18 +108,8 @@ def place_of(part: str, name: str) -> str:
     """
     for pack in installed().values():
         if name in getattr(pack, part):
-            return _place(pack)
+            return reference(pack)
     raise DeviceError(f"{part.removesuffix('s')} {name!r}", "no installed pack has it", "one")
-
-
-def _place(pack: Pack) -> str:
-    """Where a pack is, as ``module:ATTRIBUTE``, which loads no other one.
-
-    Raises:
-        PackError: no process but this one has it.
-    """
-    points = entry_points(group=GROUP)
-    return next((p.value for p in points if p.load() is pack), "") or reference(pack)
 
 
 def _failed(

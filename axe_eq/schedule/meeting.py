@@ -11,7 +11,7 @@ left that one.
 Or the kernel that stores on other devices tells each of them, tile by tile, how many elements are
 there. A device has a number for every chunk of what is stored there, and readers, several of them
 too, wait for the chunks that they read. The kernel that stores clears the numbers of the meeting
-before.
+before. On a mesh of several axes numbers of all devices begin at the first one that is told.
 
 A meeting is three buffers of role "signal": the numbers of all devices, the own ones, and those of
 the meeting before. The first way is a meeting of no chunks, whose kernel reads all three.

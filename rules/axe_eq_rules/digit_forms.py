@@ -12,18 +12,30 @@ Operators here are pinned: their signatures say every extent that no operand's d
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from math import prod
+from itertools import repeat
+from math import gcd, prod
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.ops import MONOIDS, Pull, cell, folding, join_text, keeps_equal, scan, selector
+from axe_eq.program.ops import (
+    MONOIDS,
+    Pull,
+    cell,
+    folding,
+    join_text,
+    keeps_equal,
+    scan,
+    selector,
+    split_text,
+)
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
-from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
+from axe_eq.program.terms import VALUE, In, Op, Scan, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
 from axe_eq.rule.term import Term, postorder
 from axe_eq_rules import through
 from axe_eq_rules.blocks import height, together
+from axe_eq_rules.digit_reads import Read, Reads, fits, fuse, overlapping
 from axe_eq_rules.digits import (
     Apart,
     Dims,
@@ -40,7 +52,7 @@ from axe_eq_rules.digits import (
     whole,
     written,
 )
-from axe_eq_rules.joins import join_axis, named_dims
+from axe_eq_rules.joins import is_join, join_axis, named_dims, part_of_join
 from axe_eq_rules.lookup_forms import gathered, lookup_of_parts, uncast
 from axe_eq_rules.movement import Unread, movement
 from axe_eq_rules.parts_forms import (
@@ -51,8 +63,6 @@ from axe_eq_rules.parts_forms import (
     scan_of_windows,
 )
 from axe_eq_rules.sum_forms import sum_of_parts
-
-_Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
 
 
 def form(term: Term, sums: bool) -> Term:
@@ -152,7 +162,9 @@ def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
             raise Apart
         return join_text(declared.name, *declared.placed(params, places, new))
 
-    return _apart(term, given, touched, made)
+    moved = _apart(term, given, touched, made)
+    part = part_of_join(moved.core)
+    return moved if part is None else view(written(replace(moved, core=part)), sums)
 
 
 def _is_below(core: Term, most: int, sums: bool) -> bool:
@@ -161,14 +173,10 @@ def _is_below(core: Term, most: int, sums: bool) -> bool:
     Rows beside each other whose parts are not one value are not columns beside each other instead.
     """
     given = [] if core.symbol is In else operands(core)
-    joins = [x for x in given if _is_join(x)]
+    joins = [x for x in given if is_join(x)]
     if any(height(view(p, sums).core) >= most for x in joins for p in operands(x)):
         return False
-    return not _is_join(core) or not any(_is_join(view(x, sums).core) for x in joins)
-
-
-def _is_join(term: Term) -> bool:
-    return term.symbol is Sel and join_axis(term.args[0]) is not None
+    return not is_join(core) or not any(is_join(view(x, sums).core) for x in joins)
 
 
 def _moved_as_one(term: Term, sums: bool) -> View:
@@ -183,11 +191,18 @@ def _moved_as_one(term: Term, sums: bool) -> View:
 
 
 def _inside(part: Term) -> Term | None:
-    """A part of a block operator's value as the operator on parts of its operands."""
-    if part.symbol is not Sel or len(operands(part)) != 1 or operands(part)[0].symbol is not Op:
+    """A part of an operator's value as the operator on parts of its operands."""
+    if part.symbol is not Sel or len(operands(part)) != 1:
         return None
     (of,) = operands(part)
-    given = operands(of)
+    given = [] if of.symbol is In else operands(of)
+    if of.symbol is Scan:
+        name, params = split_text(part.args[0])
+        if name != "slice" or params[0][scan(of.args[0])[1]] is not None:
+            return None
+        return Scan(of.args[0], args(*(sel(part.args[0], x) for x in given)))
+    if of.symbol is not Op:
+        return None
     types = [value_type(type_of(x)) for x in given]
     found = through.pushed(part.args[0], of.args[0], of.args[1], types)
     if found is None:
@@ -242,25 +257,6 @@ def _apart(
 # -- block operators -------------------------------------------------------------------------------
 
 
-@dataclass
-class _Reads:
-    """A block operator over digits, while it is made.
-
-    Attributes:
-        cores: operands.
-        reads: per operand, per dim of its core, digit -> coefficient, and an offset.
-        out: digits of the value.
-        reduced: digits that are reduced.
-        extents: of all digits.
-    """
-
-    cores: list[Term]
-    reads: list[list[_Read]]
-    out: list[int]
-    reduced: list[int]
-    extents: dict[int, int]
-
-
 def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
     sig, name = signature(term.args[0]), term.args[1]
     extents = sig.extents([shape(x) for x in operands(term)])
@@ -270,14 +266,21 @@ def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
     name = _inlined(made, sig.monoid, name, sums)
     _merged_parts(made, sig.monoid, name, sums)
     monoid, name = _drop_units(made, sig.monoid, name)
-    _trimmed(made)
-    members = _fuse(made)
+    computes = name != "id" or bool(made.reduced) or len(made.cores) > 1
+    _trimmed(made, computes)
+    members = fuse(made)
+    if computes:
+        out, every = made.out, made.extents
+        if len(windows := overlapping(made)) < len(out):
+            of = _made(made, monoid, name, {d: [d] for d in windows}, (), {})
+            reads: list[Read] = [(windows[d], 0) for (d,) in of.inner]
+            made, monoid, name = Reads([of.core], [reads], out, [], every), "", "id"
     return _made(made, monoid, name, members, outer, sizes)
 
 
 def _over_digits(
     sig: Signature, extents: Sequence[int], given: Sequence[View]
-) -> tuple[dict[int, list[int]], _Reads]:
+) -> tuple[dict[int, list[int]], Reads]:
     """The operator with every index dim as digits, those that its operands' dims are made of."""
     ends: dict[int, set[int]] = {d: {1, n} for d, n in enumerate(extents)}
     for of, operand in zip(given, sig.operands, strict=True):
@@ -291,7 +294,7 @@ def _over_digits(
     ]
     out = [x for d in range(sig.n_out) for x in digits[d]]
     reduced = [x for d in sig.reduced for x in digits[d]]
-    return digits, _Reads([of.core for of in given], reads, out, reduced, sizes)
+    return digits, Reads([of.core for of in given], reads, out, reduced, sizes)
 
 
 def _as_read(
@@ -300,9 +303,9 @@ def _as_read(
     digits: Mapping[int, Sequence[int]],
     sizes: Mapping[int, int],
     ends: Mapping[int, set[int]],
-) -> list[_Read]:
+) -> list[Read]:
     """How an operator over digits reads a view's core."""
-    images: dict[int, _Read] = {}
+    images: dict[int, Read] = {}
     for p, number in zip(operand, range(len(of.outer)), strict=True):
         dim = of.outer[number]
         if p.plain is not None and dim:
@@ -335,7 +338,7 @@ def _as_read(
     return reads
 
 
-def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
+def _inlined(made: Reads, monoid: str, name: str, sums: bool) -> str:
     """Operands that are views become what they are of; so do those that this reduces further.
 
     Returns:
@@ -356,7 +359,7 @@ def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
     return name
 
 
-def _merged_parts(made: _Reads, monoid: str, name: str, sums: bool) -> None:
+def _merged_parts(made: Reads, monoid: str, name: str, sums: bool) -> None:
     """A structured reduction of what stands for parts becomes that of all.
 
     So the index of the largest of maxima, each beside its index in a part, is that of all.
@@ -392,7 +395,7 @@ def _stands(monoid: str, name: str) -> tuple[str, ...]:
     return MONOIDS[monoid].stands if monoid and cell(name)[0].identity else ()
 
 
-def _over_all(made: _Reads, core: Term, reads: Sequence[_Read]) -> Term:
+def _over_all(made: Reads, core: Term, reads: Sequence[Read]) -> Term:
     """A core as it is read over all digits of an operator."""
     every = [*made.out, *made.reduced]
     place = {d: n for n, d in enumerate(every)}
@@ -403,7 +406,7 @@ def _over_all(made: _Reads, core: Term, reads: Sequence[_Read]) -> Term:
     return op(make([dims], range(len(every)), fixed=fixed).text, "id", core)
 
 
-def _joined(made: _Reads, position: int, core: Term, inner: Signature) -> bool:
+def _joined(made: Reads, position: int, core: Term, inner: Signature) -> bool:
     """Put an operand's own operands in its place; whether signatures can say how they are read."""
     given = operands(core)
     extents = inner.extents([shape(x) for x in given])
@@ -416,7 +419,7 @@ def _joined(made: _Reads, position: int, core: Term, inner: Signature) -> bool:
     reads = []
     for x, operand in zip(given, inner.operands, strict=True):
         reads.append([_substituted(p, images) for p in operand])
-        if not all(_fits(r, n, known) for r, n in zip(reads[-1], shape(x), strict=True)):
+        if not all(fits(r, n, known) for r, n in zip(reads[-1], shape(x), strict=True)):
             return False
     made.cores[position : position + 1] = given
     made.reads[position : position + 1] = reads
@@ -425,7 +428,7 @@ def _joined(made: _Reads, position: int, core: Term, inner: Signature) -> bool:
     return True
 
 
-def _substituted(p: Affine, images: Mapping[int, _Read]) -> _Read:
+def _substituted(p: Affine, images: Mapping[int, Read]) -> Read:
     total, offset = dict[int, int](), p.offset
     for d, c in p.terms:
         coefficients, at = images[d]
@@ -452,15 +455,7 @@ def _whole_ring(core: Term) -> bool:
     return DTYPES[value_type(type_of(core)).dtype].kind == "i"
 
 
-def _fits(read: _Read, extent: int, extents: Mapping[int, int]) -> bool:
-    """Whether a signature can say this read: a plain one is of a whole dim."""
-    coefficients, offset = read
-    if offset or len(coefficients) != 1 or next(iter(coefficients.values())) != 1:
-        return True
-    return extents[next(iter(coefficients))] == extent
-
-
-def _drop_units(made: _Reads, monoid: str, name: str) -> tuple[str, str]:
+def _drop_units(made: Reads, monoid: str, name: str) -> tuple[str, str]:
     """Digits of extent 1 are none, nor are those over which an operand is merged with itself.
 
     Returns:
@@ -483,30 +478,73 @@ def _drop_units(made: _Reads, monoid: str, name: str) -> tuple[str, str]:
             ({d: c for d, c in coefficients.items() if d not in units}, offset)
             for coefficients, offset in operand
         ]
-        pairs = zip(made.reads[n], shape(made.cores[n]), strict=True)
-        if not all(_fits(read, extent, made.extents) for read, extent in pairs):
-            raise Apart
     return (monoid if reduced else ""), name
 
 
-def _trimmed(made: _Reads) -> None:
-    """Operands less what is before and behind all that is read of them."""
-    for n, (core, operand) in enumerate(zip(made.cores, made.reads, strict=True)):
-        parts: list[tuple[int, int, int] | None] = []
-        moved: list[_Read] = []
-        for (coefficients, offset), extent in zip(operand, shape(core), strict=True):
-            steps = [c * (made.extents[d] - 1) for d, c in coefficients.items()]
-            low = offset + sum(s for s in steps if s < 0)
-            high = offset + sum(s for s in steps if s > 0)
-            inside = coefficients and (low > 0 or high < extent - 1)
-            parts.append((low, 1, high - low + 1) if inside else None)
-            moved.append((coefficients, offset - low if inside else offset))
-        if parts == [None] * len(parts):
+def _trimmed(made: Reads, computes: bool) -> None:
+    """Operands less what is before, between and behind all that is read of them.
+
+    Args:
+        made: the operator.
+        computes: whether it is more than a view.
+
+    Raises:
+        Apart: signatures cannot say how one is read.
+    """
+    for n, core in enumerate(made.cores):
+        if _trim(made, n, core, True) or _trim(made, n, core, False):
+            core = made.cores[n]
+        if computes and is_join(core) and _read_again(made, n, core):
             continue
-        part = _view(sel(join_text("slice", tuple(parts)), core), sums=False)
-        extents = zip(moved, shape(part.core), strict=False)
-        if written(part) is part.core and all(_fits(r, e, made.extents) for r, e in extents):
-            made.cores[n], made.reads[n] = part.core, moved
+        if not all(map(fits, made.reads[n], shape(core), repeat(made.extents))):
+            raise Apart
+
+
+def _read_again(made: Reads, n: int, core: Term) -> bool:
+    """Values beside each other as what is read of them is, were it moved; whether it is read so."""
+    used = sorted({d for own, _ in made.reads[n] for d in own})
+    places = {d: at for at, d in enumerate(used)}
+    dims = [Affine.of({places[d]: c for d, c in own.items()}, at) for own, at in made.reads[n]]
+    if all(p.plain is not None for p in dims) or len(used) > len(LETTERS):
+        return False
+    fixed = {at: made.extents[d] for d, at in places.items()}
+    try:
+        found = movement(op(make([dims], range(len(used)), fixed=fixed).text, "id", core))
+    except Unread:
+        return False
+    part, (operand,) = view(found.core, sums=False), signature(found.sig).operands
+    reads = [({used[d]: c for d, c in p.terms}, p.offset) for p in operand]
+    if written(part) is not part.core:
+        return False
+    made.cores[n], made.reads[n] = part.core, reads
+    return all(map(fits, reads, shape(part.core), repeat(made.extents)))
+
+
+def _trim(made: Reads, n: int, core: Term, steps: bool) -> bool:
+    """Take a part for an operand, in steps of its own or not; whether that is a value as it is."""
+    parts: list[tuple[int, int, int] | None] = []
+    moved: list[Read] = []
+    for (own, offset), extent in zip(made.reads[n], shape(core), strict=True):
+        step = gcd(*own.values()) if steps and own else 1
+        ends = [c * (made.extents[d] - 1) for d, c in own.items()]
+        low, high = (offset + sum(e for e in ends if e * sign > 0) for sign in (-1, 1))
+        inside = own and (low > 0 or high < extent - 1 or step > 1)
+        parts.append((low, step, (high - low) // step + 1) if inside else None)
+        moved.append(
+            ({d: c // step for d, c in own.items()}, (offset - low) // step)
+            if inside else (own, offset)
+        )  # fmt: skip
+    if parts == [None] * len(parts):
+        return False
+    whole_part = sel(join_text("slice", tuple(parts)), core)
+    if steps and (whole_part := _inside(whole_part) or core) is core:
+        return False
+    part = view(whole_part, sums=False)
+    extents = zip(moved, shape(part.core), strict=False)
+    if written(part) is part.core and all(fits(r, e, made.extents) for r, e in extents):
+        made.cores[n], made.reads[n] = part.core, moved
+        return True
+    return False
 
 
 def _is_plain(monoid: str) -> bool:
@@ -519,49 +557,8 @@ def _idempotent(monoid: str) -> bool:
     return keeps_equal(monoid) and _is_plain(monoid)
 
 
-def _fuse(made: _Reads) -> dict[int, list[int]]:
-    """Digits that are always read as one number become one: the slowest -> all of them."""
-    members = {d: [d] for d in (*made.out, *made.reduced)}
-    while (pair := _pair(made)) is not None:
-        slow, fast = pair
-        made.extents[slow] *= made.extents[fast]
-        for operand in made.reads:
-            for coefficients, _ in operand:
-                if fast in coefficients:
-                    coefficients[slow] = coefficients.pop(fast)
-        (made.out if fast in made.out else made.reduced).remove(fast)
-        members[slow] += members.pop(fast)
-    return members
-
-
-def _pair(made: _Reads) -> tuple[int, int] | None:
-    """Two digits of one kind that all operands read as one number, if at all."""
-    for digits in (made.out, made.reduced):
-        for slow in digits:
-            for fast in digits:
-                if slow != fast and _is_one(made, slow, fast):
-                    return slow, fast
-    return None
-
-
-def _is_one(made: _Reads, slow: int, fast: int) -> bool:
-    steps, met = made.extents[fast], False
-    together = {**made.extents, slow: made.extents[slow] * steps}
-    for core, operand in zip(made.cores, made.reads, strict=True):
-        for (coefficients, offset), extent in zip(operand, shape(core), strict=True):
-            a, b = coefficients.get(slow, 0), coefficients.get(fast, 0)
-            if a != b * steps:
-                return False
-            if b:
-                met = True
-                joined = {d: c for d, c in coefficients.items() if d != fast} | {slow: b}
-                if not _fits((joined, offset), extent, together):
-                    return False
-    return met or (slow in made.reduced and slow < fast)
-
-
 def _made(
-    made: _Reads,
+    made: Reads,
     monoid: str,
     name: str,
     members: Mapping[int, Sequence[int]],

@@ -11,11 +11,26 @@ from typing import Any
 from axe_eq.program import sigalg
 from axe_eq.program.ops import MONOIDS, join_text, selector, split_text
 from axe_eq.program.signature import Affine, Signature, signature
-from axe_eq.program.terms import Args, Cell, Op, Sig, Spec, Value, args, op, sel, type_of, types_of
+from axe_eq.program.terms import (
+    Args,
+    Cell,
+    Op,
+    Sel,
+    Sig,
+    Spec,
+    Value,
+    args,
+    op,
+    operands,
+    sel,
+    type_of,
+    types_of,
+)
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, Primitive, primitive
+from axe_eq.rule.term import STR, Primitive, Term, primitive
 from axe_eq_rules import selecting, through
+from axe_eq_rules.digits import shape
 
 
 def types_in(text: str) -> list[ValueType]:
@@ -54,6 +69,28 @@ def join_axis(spec: str) -> int | None:
     """The axis of a concatenation's text; None for other selectors."""
     name, params = split_text(spec)
     return int(params[0]) if name == "concat" else None
+
+
+def is_join(term: Term) -> bool:
+    """Whether a value is a concatenation."""
+    return term.symbol is Sel and join_axis(term.args[0]) is not None
+
+
+def part_of_join(part: Term) -> Term | None:
+    """A part of values beside each other as their parts, of those that it has anything of."""
+    (name, params), given = split_text(part.args[0]), operands(part)
+    if name != "slice" or not is_join(given[0]):
+        return None
+    axis, found, at = join_axis(given[0].args[0]) or 0, list[Term](), 0
+    begin, step, n = params[0][axis] or (0, 1, shape(given[0])[axis])
+    if step != 1:
+        return None
+    for x in operands(given[0]):
+        low, high = max(begin - at, 0), min(begin + n - at, shape(x)[axis])
+        at += shape(x)[axis]
+        own = [(low, 1, high - low) if d == axis else p for d, p in enumerate(params[0])]
+        found += [sel(join_text("slice", tuple(own)), x)] if low < high else []
+    return sel(given[0].args[0], *found) if len(found) > 1 else found[0]
 
 
 @primitive((STR, STR, STR, STR, STR, STR), (STR,))

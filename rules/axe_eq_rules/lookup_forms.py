@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import permutations
+from itertools import count, permutations
 from math import prod
 from typing import Any
 
@@ -95,7 +95,8 @@ def lookup_of_parts(core: Term) -> Term | None:
         if read is None or found is None:
             continue
         left = [d for n, d in enumerate(order) if n in reduced - {*read.devices}]
-        dims = [plain(order[n]) for n in read.letters if n not in read.devices]
+        kept = [n for n in read.letters if n not in read.devices]
+        dims = [plain(order[n]) if n < len(order) else Affine(()) for n in kept]
         extents = dict(enumerate(shape(choice)))
         fixed = {order[n]: e for n, e in extents.items() if n not in read.devices}
         made = make([dims], range(sig.n_out), sig.monoid if left else "", left, fixed)
@@ -113,7 +114,7 @@ class _Read:
         taken: what of the mask chooses the gather.
         source, by: of the gather.
         axis: of the source.
-        letters: of the gather's dims.
+        letters: of the gather's dims; dims of one index that the choice lacks have more.
         along: of the integers' dims.
         devices: letter -> extent: which number the parts.
     """
@@ -139,11 +140,11 @@ class _Read:
             return None
         if value_type(type_of(gather)).dtype != value_type(type_of(choice)).dtype:
             return None
-        letters = [p.plain for p in sig.operands[at]]
-        if None in letters or len({*letters}) < len(letters):
+        more, each = count(sig.n_dims), zip(sig.operands[at], shape(gather), strict=True)
+        own = tuple(_letter(p, next(more) if e == 1 else -1) for p, e in each)
+        if -1 in own or len({*own}) < len(own):
             return None
         (source, by), (axis, dims) = operands(gather), params
-        own = tuple(d for d in letters if d is not None)
         mask = given[0], tuple(sig.operands[0])
         along = tuple(plain(own[d]) for d in dims)
         read = _Read(mask, at == 1, source, by, axis, own, along)
@@ -213,13 +214,18 @@ class _Read:
         if parts:
             table = sel(join_text("merge", at, len(parts) + 1), table)
         letters = [self.letters[n] for n in kept]
-        own = [p.plain for p in coords]
-        if None in own or len({*own}) < len(own) or not set(own) <= set(letters):
+        own = [_letter(p, -1) for p in coords if p.terms]
+        if len({*own}) < len(own) or not set(own) <= set(letters):
             return None
-        along = sorted(letters.index(d) for d in own if d is not None)
-        view = make([[plain(along.index(letters.index(d or 0))) for d in own]], range(len(own)))
+        along = sorted(map(letters.index, own))
+        images = {d: plain(along.index(letters.index(d))) for d in own}
+        view = make([[p.substitute(images) for p in coords]], range(len(own)))
         found = sel(gather_text(at, along), table, op(view.text, "id", integers))
         return None if type_of.of(found) is None else found
+
+
+def _letter(p: Affine, other: int) -> int:
+    return other if p.plain is None else p.plain
 
 
 def _is_whole(x: Term) -> bool:

@@ -58,7 +58,7 @@ from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_last_of_scan, sample_last, scan_of_part
 
 PACK = Pack(
-    "selector", version="4", summary="slices, pads, reshapes and concatenations, bit for bit"
+    "selector", version="5", summary="slices, pads, reshapes and concatenations, bit for bit"
 )
 
 
@@ -263,78 +263,26 @@ def pad_of_choice(k: Spec, s: Sig, c: Value, x: Value, y: Value) -> Sides:
     return sel(k, op(s, "where", c, x, y)), right, is_defined(c)
 
 
-# -- operators of merges ---------------------------------------------------------------------------
+# -- operators of merged copies --------------------------------------------------------------------
 
 
 @cache
-def _unmerged(position: int, other: int | None, reduced: bool) -> Primitive:
+def _unmerged(position: int, other: int | None) -> Primitive:
     """(sig, merge, x) -> signature, the merge of the value, the split of the other operand."""
 
     def fn(sig: str, spec: str, x: str) -> tuple[str, ...] | None:
-        whole = signature(sig)
-        found = through.merged_operand(whole, position, spec, shape_in(x))
+        found = through.merged_operand(signature(sig), position, spec, shape_in(x))
         if found is None:
             return None
         expanded, wrap, splits = found
-        wanted = [other is not None and n == other for n in range(len(splits))]
-        if [bool(split) for split in splits] != wanted or bool(wrap) == reduced:
+        if not wrap or [bool(split) for split in splits] != [
+            n == other for n in range(len(splits))
+        ]:
             return None
-        tail = () if other is None else (splits[other],)
-        return (expanded.text, *(() if reduced else (wrap,)), *tail)
+        return (expanded.text, wrap, *filter(None, splits))
 
-    fn.__name__ = f"unmerged_{position}_{other}_{'reduced' if reduced else 'kept'}"
-    count = 1 + (not reduced) + (other is not None)
-    return Primitive(fn, (STR, STR, STR), (STR,) * count)
-
-
-def _merge_sides(
-    position: int, other: int | None, reduced: bool
-) -> Callable[[Any, Any, Any, list[Any], Any], Sides]:
-    """Both sides of a law about an operator, one of whose operands is a merge."""
-    unmerged = _unmerged(position, other, reduced)
-
-    def sides(s: Any, f: Any, m: Any, values: list[Any], rest: Any) -> Sides:
-        x = values[position]
-        found = unmerged(s, m, type_of(x))
-        parts = list(found) if isinstance(found, tuple) else [found]
-        merged, new = list(values), list(values)
-        merged[position] = sel(m, x)
-        if other is not None:
-            new[other] = sel(parts.pop(), values[other])
-        result = Op(parts[0], f, args(*new, rest=rest))
-        left = Op(s, f, args(*merged, rest=rest))
-        return left, result if reduced else sel(parts[1], result)
-
-    return sides
-
-
-def _operator_of_merge(position: int, other: int | None, reduced: bool) -> Callable[..., Sides]:
-    sides = _merge_sides(position, other, reduced)
-
-    def first(s: Sig, f: Cell, m: Spec, x: Value, rest: Args) -> Sides:
-        """s[f](m(x), rest) = m'(t[f](x, rest))   for a merge m; no m' if reduced."""
-        return sides(s, f, m, [x], rest)
-
-    def second(s: Sig, f: Cell, m: Spec, x: Value, y: Value, rest: Args) -> Sides:
-        """s[f](x, y, rest) = m'(t[f](x', y', rest))   for y or x a merge m; x', y' unmerged."""
-        return sides(s, f, m, [x, y], rest)
-
-    def third(s: Sig, f: Cell, m: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
-        """s[f](x, y, m(z), rest) = m'(t[f](x, y, z, rest))   for a merge m."""
-        return sides(s, f, m, [x, y, z], rest)
-
-    return (first, second, third)[max(position, -1 if other is None else other)]
-
-
-# A merge of a dense value costs nothing, so a search gains nothing by moving it.
-for _position, _other in ((0, None), (1, None), (2, None), (0, 1), (1, 0)):
-    for _reduced in (False, True):
-        _stem = "operator_of_merge_reduced" if _reduced else "operator_of_merge"
-        PACK.law(
-            source="row-major order; Tapestry, index projections",
-            search=False,
-            name=named(_stem, (_position, *([] if _other is None else [_other]))),
-        )(_operator_of_merge(_position, _other, _reduced))
+    fn.__name__ = f"unmerged_{position}_{other}"
+    return Primitive(fn, (STR, STR, STR), (STR,) * (2 + (other is not None)))
 
 
 @primitive((STR,), (STR,))
@@ -344,18 +292,26 @@ def repeats(view: str) -> str | None:
 
 
 def _operator_of_copies(position: int, other: int | None) -> Callable[..., Sides]:
-    sides = _merge_sides(position, other, False)
+    unmerged = _unmerged(position, other)
+
+    def sides(s: Any, f: Any, m: Any, v: Any, values: list[Any], rest: Any) -> Sides:
+        repeats(v)
+        copies = op(v, "id", values[position])
+        t, wrap, *split = unmerged(s, m, type_of(copies))
+        merged, new = list(values), list(values)
+        merged[position], new[position] = sel(m, copies), copies
+        if other is not None:
+            new[other] = sel(split[0], values[other])
+        left = Op(s, f, args(*merged, rest=rest))
+        return left, sel(wrap, Op(t, f, args(*new, rest=rest)))
 
     def first(s: Sig, f: Cell, m: Spec, v: Sig, x: Value, rest: Args) -> Sides:
         """s[f](m(copies of x), rest) = m'(t[f](copies of x, rest))   for a merge m."""
-        repeats(v)
-        return sides(s, f, m, [op(v, "id", x)], rest)
+        return sides(s, f, m, v, [x], rest)
 
     def second(s: Sig, f: Cell, m: Spec, v: Sig, x: Value, y: Value, rest: Args) -> Sides:
         """s[f](m(copies of x), y, rest) = m'(t[f](copies of x, y', rest))   or operands swapped."""
-        repeats(v)
-        copies = op(v, "id", x)
-        return sides(s, f, m, [copies, y] if position == 0 else [y, copies], rest)
+        return sides(s, f, m, v, [x, y] if position == 0 else [y, x], rest)
 
     return first if position == 0 and other is None else second
 

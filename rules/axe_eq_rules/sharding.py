@@ -12,7 +12,7 @@ from axe_eq.pack import Later, Pack
 from axe_eq.program.terms import Value, type_of
 from axe_eq.rule.term import Term, Undefined
 
-PACK = Pack("sharding", version="10", summary="programs of all ranks of a mesh: laws for proofs")
+PACK = Pack("sharding", version="11", summary="programs of all ranks of a mesh: laws for proofs")
 
 form = Later("axe_eq_rules.digit_forms:form")
 
@@ -34,7 +34,8 @@ def digit_form(t: Value) -> tuple[Term, Term]:
     """Value t = a view of operators whose dims are the digits that they read as one number.
 
     And f(x) ++ f(y) = f(x ++ y), where f reads the joined dim as it is and all else is the same;
-    a scan of each part behind the totals of those before it = the scan of all; rows that integers
+    f of windows that overlap = windows of f; a part of f(x), in steps or not, = f of a part; a
+    scan of each part behind the totals of those before it = the scan of all; rows that integers
     without inputs count = a view; the index of the greatest of parts' = that of all; a sum of what
     devices read of their rows of a table = a read of the table.
     """

@@ -41,7 +41,7 @@ from axe_eq_rules.constants import constant, constant_text, exact_result, holds_
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_end_of_scan, sample_ends, turned_scan
 
-PACK = Pack("tensor", version="4", summary="views, constants, involutions and choices, bit for bit")
+PACK = Pack("tensor", version="5", summary="views, constants, involutions and choices, bit for bit")
 
 
 # -- signatures -----------------------------------------------------------------------------------
@@ -76,36 +76,20 @@ def narrowed_by(view: str, sig: str) -> str | None:
     return sigalg.inline(outer, 0, signature(sig)).text
 
 
-def without_unread(sig: str, f: str, units: bool) -> tuple[str, str] | None:
-    """Signatures (broadcast, operator without the output dims that no operand reads).
-
-    Args:
-        sig: signature of the operator.
-        f: its cell.
-        units: whether all of those dims have extent 1.
-    """
+@primitive((STR, STR), (STR, STR))
+def broadcast_out(sig: str, f: str) -> tuple[str, str] | None:
+    """Signatures (broadcast, operator without the output dims that no operand reads)."""
     whole = signature(sig)
     read = {d for operand in whole.operands for d in sigalg.dims_of(operand)}
     kept = [d for d in range(whole.n_out) if d in read]
     repeats = {d: e for d, e in whole.fixed if d < whole.n_out}
     gone = [repeats[d] for d in range(whole.n_out) if d not in read]
-    if not gone or (max(gone) == 1) != units or (split_text(f)[0] == "id" and not whole.n_reduced):
+    # `least_extents` drops those of extent 1.
+    if not gone or max(gone) == 1 or (split_text(f)[0] == "id" and not whole.n_reduced):
         return None
     left = {d: e for d, e in whole.fixed if d in kept or d in whole.reduced}
     inner = make(whole.operands, kept, whole.monoid, whole.reduced, left)
     return make([map(plain, kept)], range(whole.n_out), fixed=repeats).text, inner.text
-
-
-@primitive((STR, STR), (STR, STR))
-def broadcast_out(sig: str, f: str) -> tuple[str, str] | None:
-    """Signatures (broadcast, operator without it)."""
-    return without_unread(sig, f, units=False)
-
-
-@primitive((STR, STR), (STR, STR))
-def units_out(sig: str, f: str) -> tuple[str, str] | None:
-    """Signatures (view that adds unit dims, operator without them)."""
-    return without_unread(sig, f, units=True)
 
 
 @PACK.law(source="definition of block operators")
@@ -164,13 +148,6 @@ def end_of_exact_scan(s: Sig, m: Along, x: Value) -> Sides:
 def broadcast_last(s: Sig, f: Cell, rest: Args) -> Sides:
     """s[f](rest) = v[id](t[f](rest))   for t without the output dims that no operand reads."""
     v, t = broadcast_out(s, f)
-    return Op(s, f, rest), op(v, "id", Op(t, f, rest))
-
-
-@PACK.law(source="definition of block operators", search=False)
-def unit_dims_last(s: Sig, f: Cell, rest: Args) -> Sides:
-    """s[f](rest) = v[id](t[f](rest))   for t without the unit dims that no operand reads."""
-    v, t = units_out(s, f)
     return Op(s, f, rest), op(v, "id", Op(t, f, rest))
 
 

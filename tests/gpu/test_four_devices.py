@@ -12,6 +12,7 @@ import axe_eq as axe
 from axe_eq.extract.mesh.seen import READ, STORE
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import Array
+from axe_eq.schedule.meeting import chunks_of
 from tests.gpu.test_meshes import torchrun
 from tests.unit.mesh.carried import carry
 from tests.unit.mesh.programs import CASES, M4, C, R, arguments, compiled
@@ -56,21 +57,33 @@ def signs(shape: tuple[int, ...], seed: int) -> Array:
     return np.random.default_rng(seed).integers(-1, 2, shape).astype(np.float16)
 
 
+GRID, B = axe.Mesh({"x": 2, "y": 2}), "P('x','y')"  # in groups of two, which begin at 0 and 1
+
+
 @pytest.mark.parametrize(
-    ("cuts", "how"), [((R, C, C), READ), ((C, R, R), READ), ((C, R, R), STORE)]
+    ("mesh", "cuts", "how"),
+    [
+        (M4, (R, C, C), READ),
+        (M4, (C, R, R), READ),
+        (M4, (C, R, R), STORE),
+        (GRID, (C, B, B), STORE),
+    ],
 )
 @pytest.mark.parametrize("rows", [128, 512])
-def test_kernels_read_and_store_on_three_others(
-    cuts: tuple[str, ...], how: str, rows: int, monkeypatch: pytest.MonkeyPatch
+def test_kernels_read_and_store_on_others(
+    mesh: axe.Mesh, cuts: tuple[str, ...], how: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbered = carry(monkeypatch, how)
     shapes, goal = ((rows, 256), (256, 512)), (rows, 512)
     placed = [
-        axe.read("jax", cut, shape=s, mesh=M4) for cut, s in zip(cuts, (*shapes, goal), strict=True)
+        axe.read("jax", cut, shape=s, mesh=mesh)
+        for cut, s in zip(cuts, (*shapes, goal), strict=True)
     ]
     specs = [axe.Spec(s, "f16", layout=at) for s, at in zip(shapes, placed, strict=False)]
-    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=M4, outputs=[placed[2]])
+    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", mesh=mesh, outputs=[placed[2]])
     assert numbered
+    told = [chunks_of(exe.plan.buffers[n]) for n in exe.plan.signals]
+    assert mesh is M4 or (told and min(told) > 0)
     assert exe.plan.seen
     given = [signs(s, n) for n, s in enumerate(shapes)]
     run, wanted = exe.on("peers"), np.asarray(exe.meaning(*given), np.float32)

@@ -133,6 +133,23 @@ SAME: dict[str, tuple[tuple[int, ...], Callable[[Any], Any], Callable[[Any], Any
         (8, 4), lambda x: xp.pad(x, ((1, 0), (0, 0)))[:8] + x,
         lambda x: xp.concat([xp.zeros((1, 4), dtype=x.dtype), x[:7]]) + x,
     ),
+    "windows that overlap": (
+        (8, 4), lambda x: xp.block("2a+b c -> a b c [a=3 b=4]", "sin", xp.exp(x)),
+        lambda x: xp.sin(xp.exp(xp.stack([x[2 * n : 2 * n + 4] for n in range(3)]))),
+    ),
+    "computed in steps": ((9, 4), lambda x: xp.exp(x * 2)[1:8:3], lambda x: xp.exp(x[1:8:3] * 2)),
+    "a part of values beside each other": (
+        (4, 4), lambda x: xp.concat([xp.exp(x), xp.sin(x), x])[2:5],
+        lambda x: xp.concat([xp.exp(x[2:]), xp.sin(x[:1])]),
+    ),
+    "a part beside a scan": (
+        (6, 4), lambda x: xp.cumulative_sum(x, axis=1)[1:3],
+        lambda x: xp.cumulative_sum(x[1:3], axis=1),
+    ),
+    "a window of one": (
+        (6, 4), lambda x: xp.block("a+2b c -> a c; + b [a=3 b=1]", "exp", x),
+        lambda x: xp.exp(x[:3]),
+    ),
     "rows in cycles": (
         (12, 4), lambda x: x,
         lambda x: xp.reshape(xp.stack([x[0::2], x[1::2]], axis=1), (12, 4)),

@@ -116,7 +116,7 @@ def test_every_tiling_is_one_layout(full: bool) -> None:
         met[_kind(layout)] += 1
         assert layout.table("m").tolist() == places, text
         assert layout.size == len(places)
-        assert layout.footprint.get("m", 1) <= memory
+        assert layout.footprint.get("m", 1) == memory
         asked = met["read"] % ASKED == 0
         if asked or (layout.inner and (not full or met["read"] % 4 == 0)):
             _ask(case, layout, places, met)

@@ -73,8 +73,11 @@ class _Search:
         self.work = self.tries = 0
         self.cut = False
 
-    def first(self, done: int, room: int, taken: Steps) -> Steps | None:
-        """A whole list after `taken`; the largest stride and the longest extent are tried first."""
+    def run(self, done: int, room: int, taken: Steps, more: int | None) -> Steps | None:
+        """The whole list, `taken` and at most `more` steps after it, or None: there is none.
+
+        Without a number of steps, the largest strides are tried first, and few lists are begun.
+        """
         if done == self.target:
             return taken
         self.tries += 1
@@ -82,52 +85,35 @@ class _Search:
         nearest = (missing & -missing).bit_length() - 1
         budget = self.top - (done.bit_length() - 1)
         last, top = taken[-1][0] if taken else 0, min(nearest, budget)
-        window = room >> (last + 1) & (1 << max(top - last, 0)) - 1
-        while window:
-            stride = last + window.bit_length()
-            window ^= 1 << (window.bit_length() - 1)
-            for extent in range(self._longest(room, stride, budget, taken), 1, -1):
-                if self.tries > MAX_TRIES:
-                    return None
-                if 0 < budget - stride * (extent - 1) <= stride:
-                    continue
-                longer = (*taken, (stride, extent))
-                self._spend(extent)
-                wider, less = spread(done, stride, extent), erode(room, stride, extent)
-                found = self.first(wider, less, longer)
-                if found is not None:
-                    return found
-        return None
-
-    def run(self, done: int, room: int, taken: Steps, more: int) -> Steps | None:
-        """The whole list, `taken` and at most `more` steps after it, or None: there is none."""
-        if done == self.target:
-            return taken
-        missing = self.target & ~done
-        nearest = (missing & -missing).bit_length() - 1
-        budget = self.top - (done.bit_length() - 1)
-        last = taken[-1][0] if taken else 0
         # The least remaining stride cannot jump over the least element that is still missing.
-        for stride in self._strides(room, last, min(nearest, budget), more):
+        for stride in self._strides(room, last, top, more):
             if more == 1:
                 extents: Iterable[int] = self._last(done, stride, budget)
             else:
                 extents = range(self._longest(room, stride, budget, taken), 1, -1)
             grid = self._known_grid(stride, more)
             for extent in extents:
+                if more is None and self.tries > MAX_TRIES:
+                    return None
                 left = budget - stride * (extent - 1)
                 if 0 < left <= stride or left % grid:
                     continue
                 longer = (*taken, (stride, extent))
                 self._spend(extent)
                 wider, less = spread(done, stride, extent), erode(room, stride, extent)
-                found = self.run(wider, less, longer, more - 1)
+                found = self.run(wider, less, longer, more and more - 1)
                 if found is not None:
                     return found
         return None
 
-    def _strides(self, room: int, last: int, top: int, more: int) -> Iterator[int]:
-        """The strides that may come next, ascending."""
+    def _strides(self, room: int, last: int, top: int, more: int | None) -> Iterator[int]:
+        """The strides that may come next: ascending, or descending for any number of steps."""
+        window = room >> (last + 1) & (1 << max(top - last, 0)) - 1
+        if more is None:
+            while window:
+                yield last + window.bit_length()
+                window ^= 1 << (window.bit_length() - 1)
+            return
         ahead = [stride for stride in self.needed if stride > last]
         if len(ahead) >= more:
             self.cut = True
@@ -143,10 +129,10 @@ class _Search:
             if stride % self.grid == 0:
                 yield stride
 
-    def _known_grid(self, stride: int, more: int) -> int:
+    def _known_grid(self, stride: int, more: int | None) -> int:
         """A number that divides all strides after this one: their own where they are forced."""
         ahead = [needed for needed in self.needed if needed > stride]
-        if not 0 < len(ahead) == more - 1:
+        if more is None or not 0 < len(ahead) == more - 1:
             return self.grid
         self.cut = True
         return gcd(*ahead)
@@ -237,7 +223,7 @@ def factor(target: int, known: Steps | None = None) -> Steps | None:
         SearchError: the searches take too long and no list is known.
     """
     try:
-        found = _Search(target, (), 1, MAX_FIRST).first(1, target, ())
+        found = _Search(target, (), 1, MAX_FIRST).run(1, target, (), None)
     except SearchError:
         found = None
     if found is not None:

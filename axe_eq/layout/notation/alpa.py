@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lark import Token, Transformer
+from lark import Token
 
 from axe_eq.layout.notation.blocks import Names
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape
-from axe_eq.layout.notation.text import Context, parse, refuse
+from axe_eq.layout.notation.text import Context, Reader, parse, refuse
 from axe_eq.layout.value.layout import Layout
 
 
-class _Symbols(Transformer[Token, list[tuple[int, ...]]]):
+class _Symbols(Reader):
     def REPLICATED(self, _token: Token) -> tuple[int, ...]:
         return ()
 
     def SHARDED(self, token: Token) -> tuple[int, ...]:
         return tuple(map(int, token[1:]))
-
-    def start(self, symbols: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        return symbols
 
 
 def read(text: str, context: Context) -> Layout:

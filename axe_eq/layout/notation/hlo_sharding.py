@@ -20,7 +20,7 @@ from axe_eq.layout.normal.recover_iters import NoIters, from_table
 from axe_eq.layout.normal.tables import from_points, steps_of
 from axe_eq.layout.notation.blocks import MAX_DEVICES, filled, find_blocks, shown
 from axe_eq.layout.notation.common import MAX_DECIDED
-from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
+from axe_eq.layout.notation.mesh_parts import Dim, Part, PartReader, pieces_of
 from axe_eq.layout.notation.sharding import (
     confirmed,
     device_axis,
@@ -32,7 +32,6 @@ from axe_eq.layout.notation.sharding import (
 )
 from axe_eq.layout.notation.text import (
     Context,
-    Reader,
     check_product,
     given,
     parse,
@@ -67,10 +66,10 @@ _Sharding = Any  # a name, the number of a device, _Tiled or a list of shardings
 
 
 @v_args(inline=True)
-class _Shardings(Reader):
+class _Shardings(PartReader):
     ints = axis = mesh = staticmethod(given)
     named, maximal = str, int
-    iota, part = _Iota, Part
+    iota = _Iota
 
     def replicated(self) -> int:
         return 1
@@ -88,10 +87,6 @@ class _Shardings(Reader):
         self, tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, *copies: int
     ) -> _Tiled:
         return _checked(tile, devices, sum(copies))
-
-    def dim(self, *parts: Part | Token | None) -> Dim:
-        named = tuple(part for part in parts if isinstance(part, Part))
-        return Dim(named, any(isinstance(part, Token) for part in parts))
 
     def ids(self, devices: tuple[int, ...] | _Iota) -> tuple[int, ...] | _Iota:
         return devices

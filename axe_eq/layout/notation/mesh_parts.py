@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from axe_eq.layout.notation.text import refuse
+from lark import Token, v_args
+
+from axe_eq.layout.notation.text import Reader, refuse
 
 
 class Part(NamedTuple):
@@ -41,6 +43,18 @@ class Dim(NamedTuple):
 
     parts: tuple[Part, ...]
     is_open: bool
+
+
+@v_args(inline=True)
+class PartReader(Reader):
+    """A reader of parts, and of what tensor dims are sharded over."""
+
+    part = Part
+
+    def dim(self, *items: Part | Token | None) -> Dim:
+        """The parts of one tensor dim, and whether it is open."""
+        parts = tuple(item for item in items if isinstance(item, Part))
+        return Dim(parts, any(getattr(item, "type", "") == "OPEN" for item in items))
 
 
 class Piece(NamedTuple):

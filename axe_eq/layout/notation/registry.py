@@ -31,102 +31,51 @@ from axe_eq.layout.value.mesh import Mesh
 
 
 class Notation(NamedTuple):
-    """One notation: its name, what it is, a text as an example, and both directions.
+    """One notation: its name, what it is, and both directions.
 
     Args:
         dims: the extents of the tensor that a text states, None where it states none.
         first_fastest: without a shape the layout is read as the function of a linear index that
             runs through the stated dims with the first one fastest.
-        systems: names that a notation of another name is looked for under.
     """
 
     name: str
     about: str
-    example: str
     read: Callable[[str, Context], Layout]
     write: Callable[[Layout, Context], str]
     dims: Callable[[str], tuple[int, ...] | None] = lambda _: None
     first_fastest: bool = False
-    systems: tuple[str, ...] = ()
 
 
 _TABLE = (
+    Notation("axe", "Axe layouts", axe.read, axe.write),
+    Notation("matrix", "the matrix form of the Axe paper", matrix.read, matrix.write),
+    Notation("cute", "CuTe layouts", cute.read, cute.write, cute.dims, first_fastest=True),
+    Notation("xla", "XLA shapes with layouts", xla.read, xla.write, xla.dims),
+    Notation("hlo_sharding", "XLA HLO shardings", hlo_sharding.read, hlo_sharding.write),
+    Notation("jax", "JAX PartitionSpecs and NamedShardings", jax.read, jax.write),
+    Notation("shardy", "Shardy shardings", shardy.read, shardy.write),
+    Notation("dtensor", "torch DTensor placements on a mesh", dtensor.read, dtensor.write),
+    Notation("alpa", "Alpa sharding specs on a mesh", alpa.read, alpa.write),
     Notation(
-        "axe", "Axe layouts", "S[(8,4):(4@lane,1@reg)] + R[(2):(4@warp)]", axe.read, axe.write
+        "triton", "Triton layouts: bases and encodings", triton.read, triton.write, triton.dims
     ),
-    Notation(
-        "matrix",
-        "the matrix form of the Axe paper",
-        "(8 4 | 4@lane 1@reg) + [2 | 4@warp]",
-        matrix.read,
-        matrix.write,
-    ),
-    Notation(
-        "cute",
-        "CuTe layouts",
-        "((128,4),8):((1,1024),128)",
-        cute.read,
-        cute.write,
-        cute.dims,
-        first_fastest=True,
-        systems=("cutlass",),
-    ),
-    Notation(
-        "xla", "XLA shapes with layouts", "f32[15,130]{1,0:T(8,128)}", xla.read, xla.write, xla.dims
-    ),
-    Notation(
-        "hlo_sharding",
-        "XLA HLO shardings",
-        "{devices=[2,1,2]<=[4] last_tile_dim_replicate}",
-        hlo_sharding.read,
-        hlo_sharding.write,
-        systems=("hlo", "gspmd"),
-    ),
-    Notation(
-        "jax",
-        "JAX PartitionSpecs and NamedShardings",
-        "P('x', ('y', 'z'), None)",
-        jax.read,
-        jax.write,
-    ),
-    Notation(
-        "shardy",
-        "Shardy shardings",
-        '#sdy.sharding<@mesh, [{"x"}, {}]>',
-        shardy.read,
-        shardy.write,
-        systems=("sdy",),
-    ),
-    Notation(
-        "dtensor",
-        "torch DTensor placements on a mesh",
-        "(Shard(dim=0), Replicate())",
-        dtensor.read,
-        dtensor.write,
-        systems=("torch", "pytorch"),
-    ),
-    Notation("alpa", "Alpa sharding specs on a mesh", "S0S1", alpa.read, alpa.write),
-    Notation(
-        "triton",
-        "Triton layouts: bases and encodings",
-        "#ttg.linear<{register = [[0, 1]], lane = [[1, 0]], warp = [], block = []}>",
-        triton.read,
-        triton.write,
-        triton.dims,
-    ),
-    Notation(
-        "strides",
-        "numpy and torch strides",
-        "shape=(2,3), strides=(3,1), offset=0",
-        strides.read,
-        strides.write,
-        strides.dims,
-        systems=("numpy", "torch", "pytorch"),
-    ),
+    Notation("strides", "numpy and torch strides", strides.read, strides.write, strides.dims),
 )
 
 NOTATIONS: Mapping[str, Notation] = MappingProxyType({entry.name: entry for entry in _TABLE})
 """Every notation by name."""
+
+SYSTEMS = {
+    "cutlass": ("cute",),
+    "hlo": ("hlo_sharding",),
+    "gspmd": ("hlo_sharding",),
+    "sdy": ("shardy",),
+    "torch": ("dtensor", "strides"),
+    "pytorch": ("dtensor", "strides"),
+    "numpy": ("strides",),
+}
+"""Names that are no notation's -> the notations that are looked for under them."""
 
 MAX_CACHED = 1024
 
@@ -302,7 +251,7 @@ def find(notation: object) -> Notation:
     word = notation.lower() if isinstance(notation, str) else ""
     if word in NOTATIONS:
         return NOTATIONS[word]
-    meant = [entry for entry in _TABLE if word in entry.systems]
+    meant = [NOTATIONS[name] for name in SYSTEMS.get(word, ())]
     raise NotationError(
         f"notation {clip(repr(notation), 60)}",
         "unknown",

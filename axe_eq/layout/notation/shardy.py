@@ -15,9 +15,9 @@ from lark import Token, v_args
 
 from axe_eq.layout.notation.blocks import Names
 from axe_eq.layout.notation.jax import sharded, written
-from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
+from axe_eq.layout.notation.mesh_parts import Dim, Part, PartReader, pieces_of
 from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape, stated_mesh
-from axe_eq.layout.notation.text import Context, Reader, given, parse, refuse
+from axe_eq.layout.notation.text import Context, given, parse, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
@@ -31,9 +31,8 @@ class _Ids(NamedTuple):
 
 
 @v_args(inline=True)
-class _Texts(Reader):
+class _Texts(PartReader):
     extent = staticmethod(given)
-    part = Part
 
     def extents(self, *items: tuple[str, int] | None) -> _Extents:
         return _Extents(tuple(item for item in items if item is not None))
@@ -43,10 +42,6 @@ class _Texts(Reader):
 
     def definition(self, name: Token, *said: Any) -> tuple[str, tuple[Any, ...]]:
         return str(name), said
-
-    def dim(self, *items: Part | Token | None) -> Dim:
-        parts = tuple(item for item in items if isinstance(item, Part))
-        return Dim(parts, any(getattr(item, "type", "") == "OPEN" for item in items))
 
     def axes(self, kind: Token, *parts: Part | None) -> tuple[Token, list[Part]]:
         return kind, [part for part in parts if part is not None]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout.symbolic.polynomial import ONE, Polynomial, parse, poly
+from axe_eq.layout.symbolic.polynomial import ONE, Polynomial, parse
 
 Extents = tuple[Polynomial, ...]
 Bounds = tuple[tuple[Polynomial, Polynomial], ...]
@@ -122,17 +122,6 @@ def numbers_in(text: str) -> Iterable[Polynomial]:
     for part in _parts(text):
         for number in part.split(":"):
             yield parse(number)
-
-
-def mapped(text: str, image: Mapping[str, Polynomial]) -> str:
-    """Not a text of spans: the text with names replaced."""
-    return ",".join(
-        ":".join(str(_image(number, image)) for number in part.split(":")) for part in _parts(text)
-    )
-
-
-def _image(number: str, image: Mapping[str, Polynomial]) -> Polynomial:
-    return parse(number).substitute(lambda atom: image.get(atom, poly(atom)))
 
 
 def _parts(text: str) -> list[str]:

@@ -227,8 +227,8 @@ def _statement(statement: Statement) -> dict[str, Any]:
         "numerics": statement.numerics,
         "axe_eq": statement.axe_eq,
         "packs": dict(sorted(statement.packs.items())),
-        "left": side_data(statement.left),
-        "right": side_data(statement.right),
+        "left": _side_data(statement.left),
+        "right": _side_data(statement.right),
     }
     if statement.kind == PROGRAMS:
         document["inputs"] = [list(pair) for pair in statement.inputs]
@@ -240,7 +240,7 @@ def _statement(statement: Statement) -> dict[str, Any]:
         document["where"] = [list(pair) for pair in statement.where]
     if statement.assume:
         sides = zip(*statement.assume, strict=True)
-        document["assume"] = dict(zip(("left", "right"), map(side_data, sides), strict=True))
+        document["assume"] = dict(zip(("left", "right"), map(_side_data, sides), strict=True))
     return document
 
 
@@ -254,8 +254,8 @@ def _context_data(context: Context) -> dict[str, Any]:
     return document if itemsize is None else {**document, "itemsize": itemsize}
 
 
-def side_data(roots: Sequence[Term]) -> dict[str, Any]:
-    """Terms as a table of their own and their numbers in it; `read_side` reads it."""
+def _side_data(roots: Sequence[Term]) -> dict[str, Any]:
+    """Terms as a table of their own and their numbers in it; `_read_side` reads it."""
     table = _Table()
     ids = [table.id(root) for root in roots]
     return {"terms": table.rows, "roots": ids}
@@ -349,8 +349,8 @@ def _read_statement(value: Any) -> Statement:
     symbols = SYMBOLS[kind]
     return Statement(
         kind,
-        read_side(left, symbols),
-        read_side(right, symbols),
+        _read_side(left, symbols),
+        _read_side(right, symbols),
         _read_inputs(inputs) if kind == PROGRAMS else (),
         _read_texts(packs, "pack", "version"),
         numerics,
@@ -391,8 +391,8 @@ def _read_inputs(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def read_side(value: Any, symbols: Mapping[str, Symbol]) -> tuple[Term, ...]:
-    """The terms that `side_data` wrote.
+def _read_side(value: Any, symbols: Mapping[str, Symbol]) -> tuple[Term, ...]:
+    """The terms that `_side_data` wrote.
 
     Raises:
         AxeError: malformed in any way.
@@ -403,7 +403,7 @@ def read_side(value: Any, symbols: Mapping[str, Symbol]) -> tuple[Term, ...]:
 
 
 def _read_assumptions(value: Any, symbols: Mapping[str, Symbol]) -> tuple[tuple[Term, Term], ...]:
-    left, right = (read_side(side, symbols) for side in _fields(value, ("left", "right")))
+    left, right = (_read_side(side, symbols) for side in _fields(value, ("left", "right")))
     if len(left) != len(right):
         raise refuse("assumes a different number of left and right sides")
     return tuple(zip(left, right, strict=True))

@@ -6,23 +6,19 @@ verdict is then Unknown: what cannot be decided is no error.
 
 from __future__ import annotations
 
-import json
-import pickle
 import time
-from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from axe_eq.deadline import DeadlinePassed, deadline, seconds_left
 from axe_eq.debug import progress, stage, switches
 from axe_eq.egraph.worker import LimitReached, is_limited, run_limited
-from axe_eq.pack import Pack, by_reference, reference
+from axe_eq.pack import Pack
 from axe_eq.program.node import Program
-from axe_eq.program.store import program_from_json, program_to_json
-from axe_eq.prove.certificates.proof import Certificate
+from axe_eq.program.store import stored
 from axe_eq.prove.certificates.rebuild import type_difference
 from axe_eq.prove.certificates.verdict import Proved, Refuted, Unknown, Verdict
 from axe_eq.prove.programs.frontier import Frontier
@@ -127,66 +123,30 @@ def _in_worker(
 ) -> Verdict:
     """The verdict of a worker that ends at the limits."""
     now = switches()
-    job = {
-        "programs": [
-            program_to_json(p) for p in (a, b, *(side for pair in assume for side in pair))
-        ],
-        "numerics": numerics,
-        "budget": asdict(budget),
-        "packs": [reference(pack) for pack in packs],
-        "seconds": now.time_limit_s,
-        "left": seconds_left(),
-    }
+    programs = [stored(p) for p in (a, b, *(side for pair in assume for side in pair))]
+    job = programs, numerics, budget, tuple(packs), now.time_limit_s, seconds_left()
     try:
-        answer = run_limited(
-            "axe_eq.prove.programs.decide:decide_stored", json.dumps(job),
-            first="axe_eq.pack:load_for", seconds=now.time_limit_s,
+        verdict: Verdict | None = run_limited(
+            "axe_eq.prove.programs.decide:decide_stored", job, seconds=now.time_limit_s,
             memory_bytes=now.memory_limit_mb and now.memory_limit_mb << 20, tell=progress.at,
         )  # fmt: skip
     except LimitReached as error:
         return Unknown(str(error), error.limit)
-    return _verdict(json.loads(answer))
-
-
-def decide_stored(text: str) -> str:
-    """What a worker does: JSON of a job to JSON of its verdict."""
-    job = json.loads(text)
-    a, b, *given = map(program_from_json, job["programs"])
-    pairs = [(given[n], given[n + 1]) for n in range(0, len(given), 2)]
-    budget, operations = Budget(**job["budget"]), float(REFUTE_BUDGET)
-    if job["seconds"] is not None:
-        # Two attempts at a proof and a refutation: each a share, so that the last is reached.
-        budget = replace(budget, seconds=min(budget.seconds, job["seconds"] / 4))
-        operations = min(operations, job["seconds"] / 4 * _OPERATIONS_PER_S)
-    packs = [by_reference(name) for name in job["packs"]]
-    with deadline(job["left"]):
-        try:
-            verdict = _decide(a, b, job["numerics"], pairs, budget, packs, operations)
-        except DeadlinePassed:
-            return json.dumps({"passed": True})
-    return json.dumps(_verdict_data(verdict))
-
-
-def _verdict_data(verdict: Verdict) -> dict[str, Any]:
-    if isinstance(verdict, Proved):
-        text = str.__str__(verdict.certificate)
-        return {"proved": text, "how": verdict.how, "laws": verdict.laws}
-    if isinstance(verdict, Refuted):
-        return {"refuted": b64encode(pickle.dumps(verdict)).decode()}
-    missing = verdict.missing
-    known = missing.data() if isinstance(missing, Frontier) else {"text": missing}
-    return {"unknown": known, "budget": verdict.budget}
-
-
-def _verdict(data: dict[str, Any]) -> Verdict:
-    if "passed" in data:
+    if verdict is None:
         raise DeadlinePassed
-    if "proved" in data:
-        certificate = Certificate(data["proved"])
-        statement = certificate.proof.statement
-        return Proved(certificate, statement, data["how"], tuple(data["laws"]))
-    if "refuted" in data:
-        refuted: Refuted = pickle.loads(b64decode(data["refuted"]))
-        return refuted
-    unknown = data["unknown"]
-    return Unknown(unknown.get("text") or Frontier.from_data(unknown), data["budget"])
+    return verdict
+
+
+def decide_stored(job: tuple[Any, ...]) -> Verdict | None:
+    """What a worker does: the verdict of a job; None where its deadline passed."""
+    programs, numerics, budget, packs, seconds, left = job
+    a, b, *given = (p.program for p in programs)
+    pairs = [(given[n], given[n + 1]) for n in range(0, len(given), 2)]
+    operations = float(REFUTE_BUDGET)
+    if seconds is not None:
+        # Two attempts at a proof and a refutation: each a share, so that the last is reached.
+        budget = replace(budget, seconds=min(budget.seconds, seconds / 4))
+        operations = min(operations, seconds / 4 * _OPERATIONS_PER_S)
+    with deadline(left), suppress(DeadlinePassed):
+        return _decide(a, b, numerics, pairs, budget, packs, operations)
+    return None

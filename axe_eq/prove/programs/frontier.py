@@ -15,7 +15,7 @@ from axe_eq.layout.symbolic import terms as layout_terms
 from axe_eq.layout.symbolic.show import show as show_layout
 from axe_eq.program.ops import split_text
 from axe_eq.program.terms import ARGS, OPERATORS, In, Op, Scan, Sel, operands
-from axe_eq.prove.certificates.certificate import PROGRAMS, SYMBOLS, Statement, read_side, side_data
+from axe_eq.prove.certificates.certificate import Statement
 from axe_eq.rule.term import Symbol, Term, postorder
 
 MAX_PAIRS = 5
@@ -66,24 +66,6 @@ class Frontier:
         lines = [f"not proved ({self.stopped}); stuck at:", *(f"  {pair}" for pair in self.pairs)]
         lines += [f"  {line}" for line in self.rounded]
         return "\n".join(lines)
-
-    def data(self) -> dict[str, Any]:
-        """All of it as JSON data; `from_data` reads it."""
-        sides = [[getattr(pair, side) for pair in self.pairs] for side in ("left", "right")]
-        return {
-            "sides": [side_data(side) for side in sides],
-            "families": [pair.family for pair in self.pairs],
-            "spent": [self.stopped, self.rows, self.seconds, self.turns, self.rounded],
-        }
-
-    @staticmethod
-    def from_data(data: Mapping[str, Any]) -> Frontier:
-        """Inverse of `data`."""
-        sides = (read_side(side, SYMBOLS[PROGRAMS]) for side in data["sides"])
-        pairs = zip(*sides, data["families"], strict=True)
-        stopped, rows, seconds, turns, rounded = data["spent"]
-        stuck = tuple(StuckPair(*pair) for pair in pairs)
-        return Frontier(stuck, stopped, rows, seconds, turns, tuple(rounded))
 
 
 def find_frontier(session: Session, statement: Statement, stopped: str, turns: int) -> Frontier:

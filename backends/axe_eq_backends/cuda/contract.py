@@ -22,7 +22,8 @@ from axe_eq_backends.cuda.instrs import MN_MAJOR
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm
 from axe_eq_backends.cuda.schedules.gemm_copies import BULK_BYTES
-from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.product_tiles import Tile
+from axe_eq_backends.cuda.schedules.products import products
 from axe_eq_backends.cuda.schedules.tensors import Look, Operand
 from axe_eq_backends.cuda.sides import sides
 

@@ -38,7 +38,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     thread = threads.warp_of(where) * LANES + ir.LANE
     plan = Plan(row, [], align={src.buffer.name: chunk * size})
     for first in range(0, total, n_threads):
-        index = _unravel(thread + first, counts)
+        index = _unravel(thread, n_threads, first, counts, dim)
         index = [i * chunk if d == dim else i for d, i in enumerate(index)]
         live: Int = thread + first < total
         plan.calls.append(_call(plan, primitive, index, chunk, live, context))
@@ -56,8 +56,9 @@ def _chunk(row: Instr, src: ir.View, dst: ir.View) -> tuple[int, int]:
         for dim, (a, b) in pairs
         if a and b and a[-1].stride == 1 and b[-1].stride == 1
     ]
-    if not runs:
-        raise DispatchError(f"copy {src} to {dst}", "no dim is contiguous in both", "one that is")
+    if not runs:  # element by element, along what is contiguous where it is read
+        ways = [d for d, b in enumerate(src.place.blocks) if b and b[-1].stride == 1]
+        runs = [((ways or [len(src.shape) - 1])[0], 1)]
     dim, chunk = runs[0]
     if dst.place.swizzle is not None:
         chunk = min(chunk, 1 << dst.place.swizzle.base)
@@ -75,12 +76,24 @@ def _chunk(row: Instr, src: ir.View, dst: ir.View) -> tuple[int, int]:
     return dim, chunk
 
 
-def _unravel(index: Int, counts: list[int]) -> list[Int]:
-    out: list[Int] = []
-    for position, count in reversed(list(enumerate(counts))):
-        out.insert(0, index % count if position else index)
-        index = index // count
-    return out
+def _unravel(thread: Int, n_threads: int, first: int, counts: list[int], fast: int) -> list[Int]:
+    """Coordinates of number thread + first, those of one dim fastest.
+
+    What is the same for all threads stays a number of its own, so that addresses share the rest.
+    """
+    order = [fast, *(d for d in reversed(range(len(counts))) if d != fast)]
+    out: dict[int, Int] = {}
+    for d in order[:-1]:
+        count = counts[d]
+        if first % count == 0:
+            out[d], thread, first = thread % count, thread // count, first // count
+            n_threads = -(-n_threads // count)
+        elif count % n_threads == 0 and first % n_threads == 0:
+            out[d], thread, first, n_threads = thread + first % count, 0, first // count, 1
+        else:
+            out[d], thread, first = (thread + first) % count, (thread + first) // count, 0
+    out[order[-1]] = thread + first
+    return [out[d] for d in range(len(counts))]
 
 
 def at_index(blocks: tuple[Block, ...], index: list[Int]) -> Int:

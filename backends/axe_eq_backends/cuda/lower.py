@@ -24,7 +24,7 @@ from axe_eq_backends.cuda.lane_price import SECTOR_BYTES
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.meet import meet
 from axe_eq_backends.cuda.prefixes import alone
-from axe_eq_backends.cuda.schedules import chunks, gemm, products
+from axe_eq_backends.cuda.schedules import chunks, gemm, product_tiles
 from axe_eq_backends.cuda.schedules.chunks import Tiling
 from axe_eq_backends.cuda.schedules.contraction import Contraction
 from axe_eq_backends.cuda.schedules.stream import stream
@@ -116,7 +116,7 @@ def names_of(row: Instr, streams: bool) -> frozenset[str]:
     """What a kernel on an instruction row is written by; nothing where none is."""
     if row.family == contract.OF_TILES:
         return chunks.PARAMETERS if streams else gemm.PARAMETERS
-    return products.PARAMETERS if row.family in contract.OF_REGISTERS else frozenset()
+    return product_tiles.PARAMETERS if row.family in contract.OF_REGISTERS else frozenset()
 
 
 # -- products --

@@ -47,19 +47,14 @@ def meet(made: Lowered, step: KernelStep | MoveStep, graph: ScheduleGraph) -> Lo
         awaited = {n: buffers[b].chunk for n, b in names.items() if buffers[b].after == name}
         chunks = chunks_of(buffers[name])
         sizes = {buffers[names[n]].value_type.size for n in awaited}
-        if not chunks:
-            seen, own, last = (tensor(n) for n in (name + ALL, name, name + LAST))
-            wait = _Wait(frozenset(awaited), own, number(seen.shape[0]))
-        else:
-            own = tensor(name)
-            wait = _Wait(
-                frozenset(awaited), own, max(sizes) // chunks, chunks, max(awaited.values())
-            )
+        seen, own = None if chunks else tensor(name + ALL), tensor(name)
+        least = max(sizes) // chunks if seen is None else number(seen.shape[0])
+        wait = _Wait(frozenset(awaited), own, least, chunks, max(awaited.values()))
         if len(sizes) != 1 or not wait.put(held.body):
             wrong = "reads nothing that devices wait for"
             raise ScheduleError(f"kernel {held.name}", wrong, "some, of one size")
-        if not chunks:
-            held.body.insert(0, ir.Signal(seen.all, last.all))
+        if seen is not None:
+            held.body.insert(0, ir.Signal(seen.all, tensor(name + LAST).all))
         held.awaited |= wait.names
     for write in step.writes:
         if name := buffers[write.buffer].before:
@@ -98,7 +93,7 @@ class _Wait:
     """
 
     def __init__(
-        self, names: frozenset[str], own: ir.Buffer, least: int, chunks: int = 0, chunk: int = 0
+        self, names: frozenset[str], own: ir.Buffer, least: int, chunks: int, chunk: int
     ) -> None:
         self.names, self.own, self.least = names, own, least
         self.chunks, self.chunk = chunks, chunk

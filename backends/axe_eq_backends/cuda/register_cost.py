@@ -36,7 +36,7 @@ from axe_eq_backends.cuda.cost import (
 )
 from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
-from axe_eq_backends.cuda.schedules.products import (
+from axe_eq_backends.cuda.schedules.product_tiles import (
     MOST_BYTES,
     MOST_HELD,
     WARP,
@@ -47,6 +47,7 @@ from axe_eq_backends.cuda.schedules.products import (
     most_parts,
     step_depth,
 )  # fmt: skip
+from axe_eq_backends.cuda.schedules.products import SLOTS
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import instructions
@@ -67,6 +68,8 @@ OF_OTHERS, OF_FEWER, TALL = 64, 56, 128
 WHOLE = 4  # CTAs of a unit, at most, of which the busiest runs whole ones
 PAIRS = 2  # CTAs that a unit holds and begins again together, of so many in all
 DEEP = 64  # elements of a step from which rows along it are turned slower
+WRITTEN = 2048  # multiply-adds of a thread's step that caches of instructions do not hold
+OF_COPIED = 40  # registers of a thread beside sums and fragments where copies fetch factors
 
 
 @dataclass(frozen=True)
@@ -110,17 +113,21 @@ class RegisterProducts:
         dtype, matrix = row.dtypes[0][0], row.family == OF_REGISTERS[0]
         lows, wide = least_tile(matrix), target.sizes("register_sides")
         sizes = (dict.fromkeys(max(x, low) for x in wide) for low in lows)
-        more = (target.sizes(f"register_{name}") for name in ("warps", "band"))
-        m, n, warps, band = grid_of(*sizes, *more)
+        more = [target.sizes(f"register_{name}") for name in ("warps", "band", "steps")]
+        more[2] = more[2][matrix and -1 :]  # of matrix units deep ones alone were measured
+        m, n, warps, band, deep = grid_of(*sizes, *more)
+        each = zip(*(x.astype(int).tolist() for x in (m, n, warps, deep)), strict=True)
+        k = _depths(summary, [(Tile(a, b, 0, matrix, dtype, w), d) for a, b, w, d in each])
+        same = np.unique(np.stack([m, n, warps, band, k]), axis=1, return_index=True)[1]
+        m, n, warps, band, k = (x[np.sort(same)] for x in (m, n, warps, band, k))
         each = zip(*(x.astype(int).tolist() for x in (m, n, warps)), strict=True)
         tiles = [Tile(a, b, 0, matrix, dtype, w) for a, b, w in each]
-        k = _depths(summary, tiles)
         columns = Columns({"p": m, "q": n, "k": k, "s": k}, exact=True)
         columns.extra = {"m": m, "n": n, "k": k, "warps": warps, "band": band}
         columns.rows = (row.name,) * len(m)
         work = flops(summary.products, summary, columns)
         work = work * padded(sides.there[0], m) * padded(sides.there[1], n)
-        rate = row.flops_per_s * figure(f"{row.family}_part")
+        rate = row.flops_per_s * (1.0 if _copied(summary, row) else figure(f"{row.family}_part"))
         roofline(summary, target, columns, work / rate)
         paced = _paced(sides, target, columns, row, rate)
         begin = floor_s(target, float(np.min(columns.costs["gmem_bytes"])))
@@ -149,10 +156,14 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
     """Seconds of the busiest unit: the CTAs that it runs, each step by step.
 
     A CTA multiplies, and its factors pass through shared memory. One at a time leaves latencies
-    open that others hide, a part of its own time. Units that hold few CTAs run whole ones, and
+    open that others hide, a part of its own time, and waits for instructions that caches do not
+    hold. Units that hold few CTAs run whole ones, and
     those that hold two begin two again; where the kernel before has left too few places for all at
-    once, units that are done first are filled. Steps of little work wait for their reads.
+    once, units that are done first are filled. Steps of little work wait for their reads. Copies
+    are ahead of all of that.
     """
+    if _copied(sides.summary, row):
+        return _fetched(sides, target, columns, row, rate)
     summary, figure, chosen = sides.summary, target.figure, columns.extra
     number = len(summary.products)
     m, n, k = chosen["m"], chosen["n"], chosen["k"]
@@ -178,14 +189,47 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
     run = np.where(of_unit <= np.maximum(held, WHOLE), few, more)
     run = np.where(of_unit <= held, at_once, run)
     beside = np.where(of_unit <= WHOLE, figure("lone.few"), figure("lone.many"))
-    beside = np.where(run == 1, figure("lone"), beside)
+    lone = np.where(m * n * k * number / (chosen["warps"] * WARP) < WRITTEN, "lone.short", "lone")
+    lone = np.array([figure(x if row.family != OF_REGISTERS[0] else "lone") for x in lone.tolist()])
+    beside = np.where(run == 1, lone, beside)
     reduced = max(prod(w.reduced) for w in summary.products)
     steps = np.ceil(reduced / k)
     # A thread's reads are one after the other, and in turns with those of the unit's other warps.
-    one = figure("read_one_s") + run * chosen["warps"] * figure("ask_s")
-    waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one
-    waits = waits + target.memories[0].latency_s
+    name, latency = "read_one_s", np.full(len(m), target.memories[0].latency_s)
+    if row.family != OF_REGISTERS[0]:  # what is little has been read by another CTA
+        name, of_l2 = f"{name}.lanes", columns.costs["gmem_bytes"] / target.limits["l2_bytes"]
+        latency = latency * (1 + np.minimum(1, of_l2 / figure("read_again"))) / 2
+    one = figure(name) + run * chosen["warps"] * figure("ask_s")
+    waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one + latency
     return np.asarray(steps * np.maximum(each * k * (run + beside), waits))
+
+
+def _copied(summary: Summary, row: Instr) -> bool:
+    """Whether copies fetch the factors: whole words that matrix units take as they lie."""
+    size = DTYPES[row.dtypes[0][0]].itemsize
+    plain = not summary.staged and all(a.itemsize == size for a in _factors(summary))
+    return row.family == OF_REGISTERS[0] and size >= WORD and plain
+
+
+def _fetched(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: float) -> Column:
+    """The same where copies fetch what is multiplied, whole slots ahead."""
+    summary, figure, chosen = sides.summary, target.figure, columns.extra
+    m, n, k, number = chosen["m"], chosen["n"], chosen["k"], len(summary.products)
+    each = 2.0 * m * n * number * target.n_units / rate + figure("depth_s")
+    for a in _factors(summary):
+        vector = max(1, gcd(a.aligned, max(VECTOR_BYTES, a.itemsize)) // a.itemsize)
+        each = each + _side(a, chosen) / vector * figure("copied_side_s")
+    held = _resident(summary, target, columns, row)
+    of_unit = blocks(summary, columns) / target.n_units
+    whole, again = np.ceil(of_unit), held * np.ceil(of_unit / held)
+    run = np.where(of_unit <= 2 * WHOLE, (again + of_unit) / 2, of_unit)
+    few = whole + figure("copied_uneven") * (again - whole)
+    run = np.where(of_unit <= np.maximum(held, WHOLE), few, run)
+    run = np.where(of_unit <= 1, 1.0, run + figure("copied_beside"))
+    steps = np.ceil(max(prod(w.reduced) for w in summary.products) / k)
+    return np.asarray(
+        steps * np.maximum(each * k * run, target.memories[0].latency_s / (SLOTS - 1))
+    )
 
 
 def _of_cells(summary: Summary, target: Target, columns: Columns) -> Column:
@@ -228,16 +272,21 @@ def _side(factor: Access, chosen: Mapping[str, Column]) -> Column:
 def _resident(summary: Summary, target: Target, columns: Columns, row: Instr) -> Column:
     """CTAs that a unit holds, by registers: sums, the next step's factors, and what is beside."""
     chosen, f32 = columns.extra, DTYPES["f32"].itemsize
-    taken = chosen["m"] * chosen["n"] * len(summary.products) * f32
-    for a in _factors(summary):
-        taken = taken + _side(a, chosen) * chosen["k"] * a.itemsize
-    threads = chosen["warps"] * WARP
+    threads, tile = chosen["warps"] * WARP, chosen["m"] * chosen["n"]
+    step = sum(_side(a, chosen) * chosen["k"] * a.itemsize for a in _factors(summary))
     granule, most = (target.limits[f"register{x}"] for x in ("_granule", "s_per_thread"))
     of_lanes = np.where(chosen["m"] < TALL, OF_FEWER, OF_OTHERS)
     others = OF_OTHERS if row.family == OF_REGISTERS[0] else of_lanes
-    registers = np.ceil((taken / WORD / threads + others) / granule) * granule
-    threads = threads * np.minimum(registers, most)
-    return np.asarray(np.maximum(1, target.limits["registers_per_unit"] // threads))
+    taken = (tile * len(summary.products) * f32 + step) / WORD / threads + others
+    places: Column = np.full(len(tile), float(target.limits["ctas_per_unit"]))
+    if _copied(summary, row):  # two fragments of about square parts of the tile take turns
+        words = DTYPES[row.dtypes[0][2]].itemsize / WORD
+        taken = (tile * len(summary.products) / threads + np.sqrt(tile) / 2) * words + OF_COPIED
+        of_cta = SLOTS * step + target.limits["smem_reserved_per_cta"]
+        places = np.asarray(target.limits["smem_per_unit"] // of_cta)
+    registers = np.minimum(np.ceil(taken / granule) * granule, most)
+    places = np.minimum(places, target.limits["registers_per_unit"] // (threads * registers))
+    return np.asarray(np.maximum(1, places))
 
 
 def _bytes_stored(summary: Summary) -> int:
@@ -252,11 +301,11 @@ def _reaches_tile(a: Access) -> bool:
     return sides > 1 and not a.feeds_product and not set(STREAM_LETTERS) & set(a.letters)
 
 
-def _depths(summary: Summary, tiles: Sequence[Tile]) -> Column:
-    """Steps of every tile."""
+def _depths(summary: Summary, tiles: Sequence[tuple[Tile, int]]) -> Column:
+    """Steps of every tile, each with how many times as deep as a full one's they are at most."""
     deepest, number = max(prod(w.reduced) for w in summary.products), len(summary.products)
-    read = _bytes_read(summary, DTYPES[tiles[0].dtype].itemsize)
-    return np.array([float(step_depth(t, number, deepest, read)) for t in tiles])
+    read = _bytes_read(summary, DTYPES[tiles[0][0].dtype].itemsize)
+    return np.array([float(step_depth(t, number, deepest, read, d)) for t, d in tiles])
 
 
 def _bytes_read(summary: Summary, size: int) -> tuple[int, int]:

@@ -86,6 +86,7 @@ _CHOICES = {
     "register_sides": (16, 32, 64, 128),
     "register_warps": (4,),
     "register_band": (8,),
+    "register_steps": (1, 4),  # of small tiles on ordinary lanes, over those of a full one
     # Streams: warpgroups that multiply, a chunk, columns of the values, chunks on their way; 1 of
     # those is one warpgroup that carries operands through registers.
     "stream_groups": (1, 2, 3),
@@ -342,12 +343,26 @@ _FIGURES = {
     "fragment_read_s": 34e-12,
     "depth_s": 2.0e-9,
     "lone": 0.77,
+    # The same where a step's instructions stay in caches: 331 tiles of 25 products, with steps of
+    # 16 and more (2026-11-27); what is chosen takes 1.19 of the fastest at worst.
+    "lone.short": 0.1,
     "lone.few": 0.2,
     "lone.many": 0.66,
+    # Where copies fetch them: of a vector of a side; of units that take few CTAs, how far they are
+    # from taking as many as they hold again; a part of a CTA beside several. 143 tiles of 15
+    # products of f64 (2026-11-27), within 30 % for 94 %, chosen ones 1.06 of the fastest at worst.
+    "copied_side_s": 65e-12,
+    "copied_uneven": 0.2,
+    "copied_beside": 0.07,
     # A thread's read of what a step multiplies after another, where steps wait for what they read:
     # 140 tiles of 22 drawn products of 10 to 4,500 KB (2026-11-27), within 30 % for 86 %. Windows
     # of 3 x 3 take 4 us more, of 2 x 2 none.
     "read_one_s": 12e-9,
+    # The same on lanes, and the part of the L2 that such a product reads at which a step waits for
+    # memory; what is less waits half of it: 450 tiles of 29 products of f32, chosen ones 1.16 of
+    # the fastest at worst, 1.35 before (2026-11-27).
+    "read_one_s.lanes": 6e-9,
+    "read_again": 1 / 50,
     # Streams (lengths of 534 to 16384, widths of 64, 80 and 128, chunks of 32 to 176; 73 tilings,
     # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
     # hide each other's latencies and the weighing behind products, and clocks to start a chunk,

@@ -572,7 +572,7 @@ def _check(sides: Matrices, tiles: Tiles, columns: Columns) -> None:
     # a panel's results and addresses. As compiled, of 24 programs.
     each = Counter(("p" in a.letters, a.itemsize, a.fast == "p") for a in beside)
     alone = any(of_rows and by_one for of_rows, _, by_one in each)
-    if alone or (each and sides.turned and summary.stores[0].itemsize >= WIDE):
+    if alone or (sides.turned and summary.stores[0].itemsize >= WIDE):
         held = held + results + OF_COLUMNS
     for (of_rows, size, by_one), number in each.items():
         words = tile_words(rows, wide, size) if of_rows else column_words(wide, size)

@@ -21,7 +21,8 @@ from axe_eq_backends.cuda.reductions import Rows, Sweeps
 from axe_eq_backends.cuda.scanning import Scanned
 from axe_eq_backends.cuda.schedules import chunks
 from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
-from axe_eq_backends.cuda.schedules.products import PARAMETERS, Tile, products
+from axe_eq_backends.cuda.schedules.product_tiles import PARAMETERS, Tile
+from axe_eq_backends.cuda.schedules.products import products
 from axe_eq_backends.cuda.schedules.stream import stream
 from axe_eq_backends.cuda.target import h200
 from benchmarks.drawn_programs import case

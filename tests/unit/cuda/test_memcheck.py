@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gzip
+import json
 import pickle
 import stat
 import sys
@@ -26,6 +27,8 @@ from benchmarks.memcheck_cases import memory_of, of_offer, of_subject, values_of
 from benchmarks.offered import PROGRAMS, covering, offers
 from tests.unit.cuda.fake_driver import FakeDriver
 
+README = Path(__file__).parents[3] / "README.md"
+RESULTS = README.parent / "benchmarks" / "results"
 N = 5
 
 
@@ -233,6 +236,14 @@ def test_candidates_cover_all_that_is_offered() -> None:
     assert marks[0] == marks[1]
     assert taken[0] is offer.prices[0]
     assert len(taken) < len(offer.prices) / 20
+
+
+def test_the_last_run_found_nothing_and_readme_says_of_how_many() -> None:
+    board = json.loads((RESULTS / "memcheck.json").read_text(encoding="utf-8"))
+    assert not failed(board)
+    assert set(board["tools"]) == set(memcheck.TOOLS)
+    (kernels,) = {row["kernels"] for row in board["tools"].values()}
+    assert f"| {kernels} kernels of every schedule" in README.read_text(encoding="utf-8")
 
 
 def test_spills_are_read_from_what_the_compiler_says() -> None:

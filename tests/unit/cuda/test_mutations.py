@@ -17,6 +17,7 @@ from axe_eq.kernel.show import show
 from benchmarks.kernel_campaign import (
     CRASH,
     FAULT,
+    ORDERS_OF_EACH,
     REFUSED,
     RESULTS,
     SURVIVES,
@@ -24,6 +25,7 @@ from benchmarks.kernel_campaign import (
     Outcome,
     all_outcomes,
     campaign,
+    in_orders,
     judged,
 )
 from benchmarks.kernel_subjects import SUBJECTS
@@ -60,10 +62,18 @@ def test_every_mutant_is_caught_or_argued_legal(full: bool) -> None:
     print(f"{len(outcomes)} mutants:", dict(Counter(o.verdict.kind for o in outcomes)))
 
 
+def test_every_subject_is_right_in_fifty_orders(full: bool) -> None:
+    """By default one of them, in one."""
+    names, count = (list(SUBJECTS), ORDERS_OF_EACH) if full else (["swept odd rows"], 1)
+    assert [in_orders(name, count) for name in names] == [{}] * len(names)
+
+
 def test_the_scoreboard_covers_every_subject_and_leaves_nothing_open() -> None:
     board = json.loads((RESULTS / "kernel_mutations.json").read_text(encoding="utf-8"))
     assert set(board["subjects"]) == set(SUBJECTS)
     assert (board["unargued"], board["crashes"]) == (0, [])
+    wanted = {"subjects": len(SUBJECTS), "orders": ORDERS_OF_EACH, "wrong": {}}
+    assert board["orders"] == wanted
     assert set(board["survivors"]) <= {r.why for r in REASONS}
 
 

@@ -11,7 +11,7 @@ import axe_eq as axe
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Access, Summary, Work
 from axe_eq_backends.cuda.planning import plan
-from axe_eq_backends.cuda.register_cost import RegisterProducts
+from axe_eq_backends.cuda.register_cost import WRITTEN, RegisterProducts
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import lowered
 
@@ -54,6 +54,33 @@ def test_a_tile_that_is_offered_holds_what_results_read(dtype: str, full: bool) 
         for at in largest:
             sizes = {name: int(column[at]) for name, column in columns.extra.items()}
             plan(lowered(program, columns.rows[at], sizes).kernel, h200)
+
+
+def product_of(dtype: str) -> Any:
+    """A cube of 1000."""
+    return axe.compile(lambda a, b: a @ b, *[axe.Spec((1000, 1000), dtype)] * 2, target="h200")
+
+
+def test_a_lone_tile_on_lanes_has_steps_that_caches_of_instructions_hold() -> None:
+    """Steps of 32 and more of this tile took 90 us on an H200, of 16 they take 54."""
+    (kernel,) = product_of("f32").kernels
+    size = kernel.parameters
+    assert size["m"] * size["n"] * size["k"] / (32 * size["warps"]) < WRITTEN
+    deep = h200.replace(choices={**h200.choices, "register_steps": (4,)})
+    other = axe.compile(lambda a, b: a @ b, *["1000x1000:f32"] * 2, target=deep)
+    assert other.cost["time_s"] > kernel.time_s
+
+
+def test_copies_fetch_factors_of_whole_words_that_matrix_units_take_as_they_lie() -> None:
+    """Those of lanes pass through registers. Copies of single elements take longer by price."""
+    assert "cp.async.wait_group" in "".join(product_of("f64").source.values())
+    assert "cp.async" not in "".join(product_of("f32").source.values())
+    slower = h200.replace(figures={**h200.figures, "copied_side_s": 1e-9})
+    costs = [
+        axe.compile(lambda a, b: a @ b, *["1000x1000:f64"] * 2, target=t).cost["time_s"]
+        for t in (h200, slower)
+    ]
+    assert costs[0] < costs[1]
 
 
 def test_prices_grow_with_what_is_multiplied() -> None:

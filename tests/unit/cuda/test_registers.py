@@ -129,6 +129,32 @@ def test_offered_tiles_of_most_accumulators_keep_everything_in_registers(
         check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("rows", "narrow"), [(4224, True), (200, False), (200, True)],
+)  # fmt: skip
+def test_offered_tiles_whose_results_are_turned_keep_everything_in_registers(
+    rows: int, narrow: bool
+) -> None:
+    """A residual is read element by element there. Of many rows none is offered any more."""
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    beside = "4224:f32", f"{rows}x4224:{'f16' if narrow else 'f32'}"
+    with axe.debug(cache=0):
+        exe = axe.compile(
+            lambda x, w, b, r: (x @ w + b) + r, f"{rows}x1024:f16", "1024x4224:f16", *beside,
+            target="h200",
+        )  # fmt: skip
+    found, graph = exe._searched, exe.schedule.graph
+    step, group = graph.kernels[-1], found.groups[-1]
+    offered = found.prices.offered(group.roots, group.picks, stored(found.forest, group))
+    turned = [p for p in offered if dict(p.parameters).get("turned")]
+    assert turned or rows > 200
+    for most in sorted(turned, key=lambda p: _sums(dict(p.parameters)))[-1:]:
+        made = alone(graph, replace(as_priced(step, most), rejected={}))
+        for kernel, one in make_all(made, h200).items():
+            check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
+
+
 def _sums(parameters: dict[str, int]) -> tuple[float, ...]:
     """Accumulators of a thread; of those with as many the kernel whose CTAs share nothing."""
     p = parameters

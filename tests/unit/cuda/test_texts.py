@@ -22,7 +22,8 @@ from axe_eq_backends.cuda.schedules import stream
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.schedules.map import elementwise
-from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.product_tiles import Tile
+from axe_eq_backends.cuda.schedules.products import products
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
 from axe_eq_backends.cuda.schedules.tails import Problem as Rows

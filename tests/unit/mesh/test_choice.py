@@ -128,8 +128,8 @@ def test_an_output_that_others_read_in_uneven_parts_has_its_own_shape() -> None:
 
     exe = axe.compile(fn, x, x, target="cpu", mesh=mesh, numerics="exact",
                       outputs=[cut("P('x')", (5,), mesh), None])  # fmt: skip
-    x = np.arange(1, 21, dtype=np.float32).reshape(5, 4)
-    for found, wanted in zip(exe(x, x), exe.meaning(x, x), strict=True):
+    rows = np.arange(1, 21, dtype=np.float32).reshape(5, 4)
+    for found, wanted in zip(exe(rows, rows), exe.meaning(rows, rows), strict=True):
         assert np.array_equal(found, wanted)
 
 

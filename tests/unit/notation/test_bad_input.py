@@ -10,7 +10,9 @@ import pytest
 from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import NOTATIONS, read, read_any, write
+from axe_eq.layout.notation.registry import SYSTEMS
 from axe_eq.layout.symbolic.text import read_layout
+from tests.unit.notation.examples import EXAMPLES
 
 MESH = Mesh({"x": 2, "y": 4})
 ON_MESH = {"shape": (8, 4), "mesh": MESH}
@@ -298,7 +300,7 @@ def test_names_of_notations_may_be_in_capitals_and_systems_name_theirs() -> None
         with pytest.raises(NotationError) as caught:
             read(name, "(4,8):(8,1)")
         assert caught.value.hint == hint
-    assert not {word for entry in NOTATIONS.values() for word in entry.systems} & set(NOTATIONS)
+    assert not set(SYSTEMS) & set(NOTATIONS)
 
 
 def test_only_texts_of_another_grammar_are_told_of_prefixes() -> None:
@@ -311,7 +313,7 @@ def test_only_texts_of_another_grammar_are_told_of_prefixes() -> None:
 @pytest.mark.parametrize("name", [name for name in NOTATIONS if name != "axe"])
 def test_an_example_without_its_prefix_is_told_the_prefix(name: str) -> None:
     """In comparisons too, which read as an expression what is no layout."""
-    example = NOTATIONS[name].example
+    example = EXAMPLES[name]
     for reading in (read_any, read_layout):
         with pytest.raises(NotationError) as caught:
             reading(example)
@@ -319,14 +321,15 @@ def test_an_example_without_its_prefix_is_told_the_prefix(name: str) -> None:
         assert caught.value.thing.startswith("axe layout")
 
 
-@pytest.mark.parametrize("notation", NOTATIONS.values(), ids=lambda entry: entry.name)
-def test_the_example_of_each_notation_reads(notation: Any) -> None:
-    mesh = Mesh({"x": 2, "y": 2, "z": 2}) if "'z'" in notation.example else Mesh({"x": 2, "y": 2})
-    needs_shape = notation.name in ("hlo_sharding", "jax", "shardy", "dtensor", "alpa")
-    shape: tuple[int, ...] | None = (4,) * (3 if "None" in notation.example else 2)
+@pytest.mark.parametrize("name", NOTATIONS)
+def test_the_example_of_each_notation_reads(name: str) -> None:
+    example = EXAMPLES[name]
+    mesh = Mesh({"x": 2, "y": 2, "z": 2}) if "'z'" in example else Mesh({"x": 2, "y": 2})
+    needs_shape = name in ("hlo_sharding", "jax", "shardy", "dtensor", "alpa")
+    shape: tuple[int, ...] | None = (4,) * (3 if "None" in example else 2)
     shape = shape if needs_shape else None
-    layout = read(notation.name, notation.example, shape=shape, mesh=mesh)
+    layout = read(name, example, shape=shape, mesh=mesh)
     shape = shape or layout.box
-    written = write(notation.name, layout, shape=shape, mesh=mesh)
-    again = read(notation.name, written, shape=shape, mesh=mesh)
+    written = write(name, layout, shape=shape, mesh=mesh)
+    again = read(name, written, shape=shape, mesh=mesh)
     assert [again(x) for x in range(again.size)] == [layout(x) for x in range(layout.size)]

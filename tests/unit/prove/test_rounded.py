@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +12,8 @@ import pytest
 import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq import nn
-from axe_eq.program.store import program_from_json, program_to_json
+from axe_eq.program.store import stored
 from axe_eq.prove.certificates.verdict import ProgramCounterexample, Refuted, Unknown
-from axe_eq.prove.programs.frontier import Frontier
 
 
 def tenth(x: Any) -> Any:
@@ -96,7 +95,7 @@ def test_an_unknown_that_is_stuck_at_a_rounded_constant_names_it() -> None:
     (line,) = unknown.missing.rounded
     assert line.startswith("the constant 0.1 is 0.0999755859375 in float16, at test_rounded.py:")
     assert line in str(unknown)
-    assert Frontier.from_data(json.loads(json.dumps(unknown.missing.data()))) == unknown.missing
+    assert pickle.loads(pickle.dumps(unknown)).missing == unknown.missing
 
 
 def test_an_unknown_that_is_stuck_elsewhere_names_none() -> None:
@@ -121,5 +120,5 @@ def test_what_is_written_survives_the_way_to_a_worker() -> None:
     program = axe.trace(odd, "4:f16")
     (node,) = program.written
     assert list(program.written[node]) == [2049.0]
-    assert program_from_json(program_to_json(program)).written == program.written
+    assert pickle.loads(pickle.dumps(stored(program))).program.written == program.written
     assert axe.trace(lambda x: x + 2048, "4:f16").written == {}

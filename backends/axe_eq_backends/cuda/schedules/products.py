@@ -3,14 +3,14 @@
 Every step reads the factors' tensors into registers (vectors where they are aligned), applies the
 factors' cells, and puts the tile into one of two shared buffers; warps multiply from there, on
 matrix units or on ordinary lanes, while the next step's reads are on their way. One barrier per
-step: a buffer is written again two steps later.
+step: a buffer is written again two steps later. Factors of whole words that matrix units take as
+they lie are copied to shared memory beside that, three steps ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from math import gcd, prod
 
 from axe_eq.errors import ScheduleError
@@ -33,78 +33,22 @@ from axe_eq_backends.cuda.schedules.contraction import (
     digits,
     spanned,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, power_of_two_from
+from axe_eq_backends.cuda.schedules.product_tiles import (
+    MOST_HELD,
+    WARP,
+    WORD,
+    LaneTile,
+    Tile,
+    accumulator,
+    most_parts,
+    warp_grid,
+)  # fmt: skip
+from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand
 
-WARP, BUFFERS, WORD, QUAD = 32, 2, 4, 4
+BUFFERS, QUAD = 2, 4
+SLOTS = 3  # of shared memory that asynchronous copies of steps take turns in
 # Elements of the reduced dim that lanes multiply at once.
 LANE_DEPTH = 2
-# Bytes of a row that a step of a full tile reads, as measured on f16, f32 and f64; warps of a CTA.
-STEP_BYTES, WARPS = 64, 4
-# Registers of a thread that tiles take, since addresses take the others; of these, fragments' and
-# accumulators'. Bytes of a CTA's accumulators.
-MOST_HELD, OF_FRAGMENTS, OF_SUMS = 232, 48, 128
-MOST_BYTES = OF_SUMS * WORD * WARP * WARPS
-# Parts of a tile's rows that are stored one after the other.
-MOST_PARTS = 4
-
-
-@dataclass(frozen=True)
-class Tile:
-    """How one CTA works.
-
-    Attributes:
-        m, n, k: its tile and step, powers of two.
-        matrix: products on matrix units; else on ordinary lanes.
-        dtype: what factors are multiplied in; "" for the contraction's own.
-        warps: of the CTA.
-        band: rows of tiles that CTAs take together.
-    """
-
-    m: int
-    n: int
-    k: int
-    matrix: bool
-    dtype: str = ""
-    warps: int = WARPS
-    band: int = 8
-
-
-PARAMETERS = frozenset({"m", "n", "k", "warps", "band"})  # of a candidate: fields of `Tile`
-
-
-def least_tile(matrix: bool) -> tuple[int, int]:
-    """Rows and columns of the smallest tile."""
-    return (16, 32) if matrix else (16, 16)
-
-
-def largest_tile(dtype: str) -> int:
-    """Accumulators of a CTA's products of an element type."""
-    return MOST_BYTES // DTYPES[DTYPES[dtype].accumulate].itemsize
-
-
-def step_depth(t: Tile, n_products: int, deepest: int, read: tuple[int, int]) -> int:
-    """Elements of the reduced dim that a step takes.
-
-    Small tiles wait for every step's reads: fewer, deeper steps. What a step reads is in registers
-    while the one before is multiplied. Every thread reads at least one element.
-
-    Args:
-        t: the tile, of any step.
-        n_products: products with a tile each.
-        deepest: extent of the longest reduced dim.
-        read: bytes of registers that an element of the rows' factors takes, and of the columns'.
-    """
-    room, dtype = largest_tile(t.dtype) // n_products, DTYPES[t.dtype]
-    deep = STEP_BYTES // dtype.itemsize * min(4, max(1, room // (t.m * t.n)))
-    whole = max(16 if t.matrix else 4, min(deep, power_of_two_from(deepest)))
-    some = power_of_two_from(-(-t.warps * WARP // min(t.m, t.n)))
-    least = max(mma.row_of(t.dtype).shape[2] if t.matrix else 4, some)
-    depth = max(whole, some)
-    sums = t.m * t.n * n_products * DTYPES[dtype.accumulate].itemsize
-    free = (MOST_HELD - OF_FRAGMENTS) * WORD * t.warps * WARP - sums
-    while depth > least and (t.m * read[0] + t.n * read[1]) * depth > free:
-        depth //= 2
-    return depth
 
 
 def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
@@ -148,6 +92,15 @@ class _Factor:
     fragment: ir.Buffer
 
 
+@dataclass(frozen=True)
+class _Fetched:
+    """One side of products that is a tensor as it lies, and fragments that take turns."""
+
+    number: int
+    shared: ir.Buffer
+    fragments: tuple[ir.Buffer, ir.Buffer]
+
+
 class _Writer:
     def __init__(self, c: Contraction, tile: Tile, name: str) -> None:
         self.c, self.t = c, tile
@@ -182,7 +135,8 @@ class _Writer:
         ends = {name: spans[name] for name in "mn"}
         outs = [declare(k, o, c.shape, outer, ends, output=True) for o, _ in c.outputs]
         self.accs = self._accumulators()
-        factors = {p.name: self._factors(p) for p in self.phases}
+        fetched = {p.name: self._fetched(p) for p in self.phases}
+        factors = {p.name: self._factors(p) for p in self.phases if not fetched[p.name]}
         counts = (self.m.count, self.n.count)
         per_batch = prod(counts)
         batches = [c.shape[d] for d in self.outer]
@@ -195,7 +149,10 @@ class _Writer:
             for acc in self.accs:
                 k.fill(acc.all, 0.0)
             for phase in self.phases:
-                self._sum(phase, factors[phase.name], at)
+                if fetched[phase.name]:
+                    self._stream(phase, fetched[phase.name], at)
+                else:
+                    self._sum(phase, factors[phase.name], at)
             self._store(outs, at)
         return k.finish()
 
@@ -205,10 +162,10 @@ class _Writer:
         t = self.t
         dtype = DTYPES[self.dtype].accumulate
         if t.matrix:
-            self.warps = _warp_grid(t, self.dtype)
+            self.warps = warp_grid(t, self.dtype)
         else:
-            self.lanes = _LaneTile(t, self.size)
-        layout = _accumulator(t, self.dtype)
+            self.lanes = LaneTile(t, self.size)
+        layout = accumulator(t, self.dtype)
         self.most = most_parts(t, self.dtype)
         return [self.k.reg("acc", dtype, (t.m, t.n), layout) for _ in self.c.products]
 
@@ -250,20 +207,44 @@ class _Writer:
         numbers = tuple(sorted(used(cell)))
         held = {n: self._registers(n, like, (side, phase.name)) for n in numbers}
         name = plain.name if plain else f"factor_{side}"
-        layout = self._shared_layout(tile, major)
-        shared = k.smem(f"{name}_shared", self.dtype, (BUFFERS, tile, t.k), layout)
+        shared = self._shared(name, tile, major, BUFFERS)
         as_is = plain is not None and plain.dtype == self.dtype and reaches
         first = held[numbers[0]].buffer if as_is else None
         if first is None or first.shape != (tile, t.k):
             first = k.reg_like(f"{name}_staged", self.dtype, like.all)
-        if t.matrix:
+        fragment = self._fragment(name, side)
+        masked = not reaches
+        return _Factor(side, phase, cell, numbers, masked, held, first, shared, fragment)
+
+    def _fragment(self, name: str, side: str) -> ir.Buffer:
+        """Registers for what is multiplied at once of a side."""
+        tile = self.t.m if side == "m" else self.t.n
+        if self.t.matrix:
             operand = "a" if side == "m" else "b"
             place = mma.fragment(operand, tile, self.chunk, self.warps, self.dtype)
         else:
             place = self.lanes.fragment(side, self.chunk)
-        fragment = k.reg(f"{name}_fragment", self.dtype, (tile, self.chunk), place)
-        masked = not reaches
-        return _Factor(side, phase, cell, numbers, masked, held, first, shared, fragment)
+        return self.k.reg(f"{name}_fragment", self.dtype, (tile, self.chunk), place)
+
+    def _fetched(self, phase: _Phase) -> dict[tuple[str, Cell], _Fetched]:
+        """The factors of a phase where copies fetch all of them, none elsewhere."""
+        found = dict[tuple[str, Cell], _Fetched]()
+        if not self.t.matrix or self.size < WORD or self.t.k // self.chunk % 2:
+            return {}
+        sides = [(side, cell) for side in "mn" for cell in self._cells(side, phase)]
+        tensors = [self.c.plain(cell) for _, cell in sides]
+        for (side, _), o in zip(sides, tensors, strict=True):
+            if o is None or o.dtype != self.dtype or any(o.window) or o.looks:
+                return {}
+            if not (self._reaches(o, side) and self._reaches(o, phase.name)):
+                return {}
+        for (side, cell), o in zip(sides, tensors, strict=True):
+            assert o is not None
+            (number,), tile = used(cell), self.t.m if side == "m" else self.t.n
+            shared = self._shared(o.name, tile, self._contiguous(cell, side, phase), SLOTS)
+            both = self._fragment(o.name, side), self._fragment(o.name, side)
+            found[side, cell] = _Fetched(number, shared, both)
+        return found
 
     def _read_layout(self, cell: Cell, side: str, phase: _Phase) -> Layout:
         """Threads over a factor's tile: along what is contiguous in its largest tensor."""
@@ -287,17 +268,20 @@ class _Writer:
         shard = [*rows, *cols] if along_depth else [*cols, *rows]
         return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
 
-    def _shared_layout(self, tile: int, major: int) -> Layout:
-        """Two buffers of (tile, k), as what multiplies reads them, without bank conflicts."""
+    def _shared(self, name: str, tile: int, major: int, number: int) -> ir.Buffer:
+        """Buffers of (tile, k), as what multiplies reads them, without bank conflicts."""
         depth = self.t.k
         if self.t.matrix and self.size < WORD:
             if major:  # one panel per product: parts of a wider one begin inside its swizzle
-                return tiles.panels((BUFFERS,), tile, depth, self.size, self.chunk * self.size)
-            return tiles.transposed_panels((BUFFERS,), tile, depth, self.size)
-        if self.t.matrix:  # half a warp reads four by four elements of eight bytes
-            return tiles.lines(BUFFERS, tile, depth, major, QUAD)
-        # Lanes read vectors of rows; what they write along the reduced dim goes to other banks.
-        return tiles.lines(BUFFERS, tile, depth, 0, major * VECTOR_BYTES // self.size)
+                wide = self.chunk * self.size
+                layout = tiles.panels((number,), tile, depth, self.size, wide)
+            else:
+                layout = tiles.transposed_panels((number,), tile, depth, self.size)
+        elif self.t.matrix:  # half a warp reads four by four elements of eight bytes
+            layout = tiles.lines(number, tile, depth, major, QUAD)
+        else:  # Lanes read vectors of rows; what they write along the depth goes to other banks.
+            layout = tiles.lines(number, tile, depth, 0, major * VECTOR_BYTES // self.size)
+        return self.k.smem(f"{name}_shared", self.dtype, (number, tile, depth), layout)
 
     def _registers(self, number: int, like: ir.Buffer, names: tuple[str, str]) -> ir.View:
         """Registers for an operand's part of a tile, on the threads of `like`."""
@@ -307,37 +291,84 @@ class _Writer:
 
     # -- steps --
 
+    def _steps(self, phase: _Phase) -> int:
+        return prod(self.c.shape[d] for d in phase.outer) * phase.span.count
+
+    def _here(
+        self, phase: _Phase, at: Mapping[int | str, Int | span], step: Int
+    ) -> dict[int | str, Int | span]:
+        """Where a step of a phase reads."""
+        found, outer = dict(at), [self.c.shape[d] for d in phase.outer]
+        if outer:
+            numbers = digits(self.k, step // phase.span.count, outer, "part")
+            found |= zip(phase.outer, numbers, strict=True)
+            step = step % phase.span.count
+        found[phase.name] = span(self.k.let("depth", step * self.t.k), self.t.k)
+        return found
+
+    def _stream(
+        self,
+        phase: _Phase,
+        factors: Mapping[tuple[str, Cell], _Fetched],
+        at: Mapping[int | str, Int | span],
+    ) -> None:
+        """Multiply what copies fetch, the next fragments on their way; their slot is then free."""
+        k, steps, chunks = self.k, self._steps(phase), self.t.k // self.chunk
+
+        def fetch(step: Int) -> None:
+            now = self._here(phase, at, step)
+            for f in factors.values():
+                k.copy_async(f.shared[step % SLOTS], self.tensors[f.number].view(now))
+
+        def read(slot: Int, chunk: int, turn: int) -> None:
+            for f in factors.values():
+                part = f.shared[slot, :, span(chunk * self.chunk, self.chunk)]
+                k.copy(f.fragments[turn].all, part)
+
+        for step in range(SLOTS):
+            if step < steps:
+                fetch(step)
+            k.commit("cp_async")
+        k.wait_group("cp_async", SLOTS - 1)
+        k.sync()
+        read(0, 0, 0)
+        with k.range(steps, name="step") as now:
+            slot = k.let("slot", now % SLOTS)
+            following = k.let("following", minimum(now + 1, steps - 1) % SLOTS)
+            for chunk in range(chunks):
+                turn = (chunk + 1) % 2
+                if chunk + 1 < chunks:
+                    read(slot, chunk + 1, turn)
+                else:
+                    k.wait_group("cp_async", SLOTS - 2)
+                    k.sync()
+                    if steps > SLOTS:
+                        with k.when(now + SLOTS < steps):
+                            fetch(minimum(now + SLOTS, steps - 1))
+                    k.commit("cp_async")
+                    read(following, 0, turn)
+                self._products(phase, {key: f.fragments[chunk % 2] for key, f in factors.items()})
+
     def _sum(
         self,
         phase: _Phase,
         factors: Mapping[tuple[str, Cell], _Factor],
         at: Mapping[int | str, Int | span],
     ) -> None:
-        k = self.k
-        outer = [self.c.shape[d] for d in phase.outer]
-        steps = prod(outer) * phase.span.count
-
-        def here(step: Int) -> dict[int | str, Int | span]:
-            found = dict(at)
-            if outer:
-                numbers = digits(k, step // phase.span.count, outer, "part")
-                found |= zip(phase.outer, numbers, strict=True)
-                step = step % phase.span.count
-            found[phase.name] = span(k.let("depth", step * self.t.k), self.t.k)
-            return found
-
-        first = here(0)
+        k, steps = self.k, self._steps(phase)
+        first = self._here(phase, at, 0)
         for factor in factors.values():
             self._read(factor, first)
         with k.range(steps, name="step") as step:
-            now = here(step) if any(f.masked for f in factors.values()) else at
+            now = self._here(phase, at, step) if any(f.masked for f in factors.values()) else at
             buffer = k.let("buffer", step % BUFFERS)
             for factor in factors.values():
                 self._stage(factor, buffer, now)
             k.sync()
             if steps > 1:
                 with k.when(step + 1 < steps):
-                    following = here(minimum(step + 1, steps - 1))  # proves where it ends
+                    ahead = minimum(step + 1, steps - 1)  # proves where it ends
+                    following = self._here(phase, at, ahead)
                     for factor in factors.values():
                         self._read(factor, following)
             self._multiply(phase, factors, buffer)
@@ -400,10 +431,13 @@ class _Writer:
         for begin in range(0, self.t.k, self.chunk):
             for factor in factors.values():
                 k.copy(factor.fragment.all, factor.shared[buffer, :, span(begin, self.chunk)])
-            for number in phase.numbers:
-                p = self.c.products[number]
-                a, b = factors["m", p.a].fragment, factors["n", p.b].fragment
-                k.gemm(self.accs[number].all, a.all, b.all, accumulate=1)
+            self._products(phase, {key: factor.fragment for key, factor in factors.items()})
+
+    def _products(self, phase: _Phase, fragments: Mapping[tuple[str, Cell], ir.Buffer]) -> None:
+        for number in phase.numbers:
+            p = self.c.products[number]
+            a, b = fragments["m", p.a], fragments["n", p.b]
+            self.k.gemm(self.accs[number].all, a.all, b.all, accumulate=1)
 
     # -- results --
 
@@ -462,25 +496,6 @@ class _Writer:
         return next(fits, self.most)
 
 
-def _accumulator(t: Tile, dtype: str) -> Layout:
-    """The layout of the (m, n) accumulator of factors of an element type."""
-    if t.matrix:
-        return mma.fragment("c", t.m, t.n, _warp_grid(t, dtype), dtype)
-    return _LaneTile(t, DTYPES[dtype].itemsize).accumulator()
-
-
-@cache
-def most_parts(t: Tile, dtype: str) -> int:
-    """Parts of a tile's rows that may be stored one after the other: all threads have some of each.
-
-    Args:
-        t: the tile.
-        dtype: what factors are multiplied in.
-    """
-    extent, _, axis = _accumulator(t, dtype).shard[0]
-    return min(extent, MOST_PARTS) if axis == "reg" else 1
-
-
 def _granule(c: Contraction, operand: Operand, *spans: Span) -> int:
     """Elements along the contiguous dim of a tensor that are read at once, aligned everywhere."""
     wide = VECTOR_BYTES // DTYPES[operand.dtype].itemsize
@@ -494,71 +509,3 @@ def _granule(c: Contraction, operand: Operand, *spans: Span) -> int:
         if low_high := operand.bound(d):
             wide = gcd(wide, low_high[0] * stride)
     return wide
-
-
-def _warp_grid(t: Tile, dtype: str) -> tuple[int, int]:
-    """Warps over rows and columns of a tile: the least shared memory that all of them read."""
-    rows, cols, _ = mma.row_of(dtype).shape
-    ways = [
-        (down, t.warps // down)
-        for down in (1, 2, 4, 8)
-        if t.warps % down == 0 and t.m % (down * rows) == 0 and t.n % (t.warps // down * cols) == 0
-    ]
-    if not ways:
-        wrong = f"{t.m} x {t.n} for {t.warps} warps"
-        raise ScheduleError("tile", wrong, f"multiples of {rows} x {cols}")
-    return min(ways, key=lambda w: t.m // w[0] + t.n // w[1])
-
-
-class _LaneTile:
-    """Where lanes hold a tile: every thread the same number of rows and columns, in vectors.
-
-    The lanes of a warp are 4 by 8, numbered so that lanes that differ in bit 0 read the same of one
-    side, and those that differ in bit 1 the same of the other: then a warp reads vectors of 16
-    bytes in two passes of shared memory, not four (NVIDIA's forum, "Unexpected shared memory bank
-    conflict", of compute capability 7).
-    """
-
-    def __init__(self, t: Tile, size: int) -> None:
-        self.wide = VECTOR_BYTES // size
-        short, long = ((2, 16), (2, 1)), ((8, 2),)  # (extent, stride) of lanes
-        ways = [
-            {"m": ((down, WARP * across), *rows), "n": ((across, WARP), *cols)}
-            for down, across in ((n, t.warps // n) for n in (1, 2, 4, 8) if t.warps % n == 0)
-            for rows, cols in ((short, long), (long, short))
-        ]
-        fit = [w for w in ways if t.m % _count(w["m"]) == 0 and t.n % _count(w["n"]) == 0]
-        if not fit:
-            wrong = f"{t.m} x {t.n} for {t.warps} warps"
-            raise ScheduleError("tile", wrong, "an element of each side for every thread")
-        self.threads = min(fit, key=lambda w: t.m // _count(w["m"]) + t.n // _count(w["n"]))
-        sides = {"m": t.m, "n": t.n}
-        self.per = {side: sides[side] // _count(w) for side, w in self.threads.items()}
-
-    def _side(self, side: str, unit: int) -> list[tuple[int, int, str]]:
-        """Iters of a tile's rows or columns, registers `unit` apart."""
-        per = self.per[side]
-        wide = gcd(per, self.wide)
-        threads = [(extent, stride, "tx") for extent, stride in self.threads[side]]
-        return [(per // wide, wide * unit, "reg"), *threads, (wide, unit, "reg")]
-
-    def accumulator(self) -> Layout:
-        """The layout of the (m, n) accumulator."""
-        return _layout([*self._side("m", self.per["n"]), *self._side("n", 1)])
-
-    def fragment(self, side: str, depth: int) -> Layout:
-        """The layout of a (rows, depth) operand, replicated over the other side's threads."""
-        other = self.threads["n" if side == "m" else "m"]
-        shard = [*self._side(side, 1), (depth, self.per[side], "reg")]
-        return _layout(shard, [(extent, stride, "tx") for extent, stride in other])
-
-
-def _count(threads: Iterable[tuple[int, int]]) -> int:
-    return prod(extent for extent, _ in threads)
-
-
-def _layout(
-    shard: list[tuple[int, int, str]], replica: list[tuple[int, int, str]] | None = None
-) -> Layout:
-    kept = [i for i in shard if i[0] != 1]
-    return Layout(kept or [(1, 1, "reg")], [i for i in replica or () if i[0] != 1])
