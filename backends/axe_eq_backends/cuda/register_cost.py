@@ -134,11 +134,8 @@ class RegisterProducts:
         columns.time_s = np.maximum(columns.time_s, target.launch_s + paced) + begin
         columns.time_s = columns.time_s + _of_cells(summary, target, columns)
         columns.time_s = columns.time_s + _of_reads(summary, target, columns, row)
-        first = target.memories[0].latency_s  # what the first step waits at least
-        columns.costs |= {
-            "waits_s": paced - first,
-            "latency_s": np.full(len(columns), begin + first),
-        }
+        first = np.minimum(target.memories[0].latency_s, paced)  # what the first step waits
+        columns.costs |= {"waits_s": paced - first, "latency_s": begin + first}
         largest = largest_tile(dtype)
         held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
