@@ -160,9 +160,10 @@ class Maps:
             counts = tuple(-(-e // s) for e, s in zip(t.shape, sizes, strict=True))
             parameters = {"map_warps": warps, "vector": wide, "vectors": held // wide}
             # Tiles inside of rows guard nothing, but what is read along a part of them alone. Two
-            # of a row's have ends; as if it were three, 121 programs are ordered best.
+            # of a row's have ends, which cost as if they were four, and more of several vectors: so
+            # 130 programs are ordered best (2026-11-27).
             cut = any(o.bound(last) for o in t.operands)
-            at_ends = 1.0 if cut else min(1.0, 3 / counts[-1])
+            at_ends = 1.0 if cut else min(1.0, 4 / counts[-1]) * (held // wide) ** 0.5
             if self.pieces > 1:
                 parameters["pieces"] = self.pieces
             if self.shifted:

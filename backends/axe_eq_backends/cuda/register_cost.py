@@ -195,12 +195,11 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
     reduced = max(prod(w.reduced) for w in summary.products)
     steps = np.ceil(reduced / k)
     # A thread's reads are one after the other, and in turns with those of the unit's other warps.
-    one, latency = figure("read_one_s"), target.memories[0].latency_s
+    name, latency = "read_one_s", np.full(len(m), target.memories[0].latency_s)
     if row.family != OF_REGISTERS[0]:  # what is little has been read by another CTA
-        one = figure("read_one_s.lanes")
-        of_l2 = columns.costs["gmem_bytes"] / target.limits["l2_bytes"]
+        name, of_l2 = f"{name}.lanes", columns.costs["gmem_bytes"] / target.limits["l2_bytes"]
         latency = latency * (1 + np.minimum(1, of_l2 / figure("read_again"))) / 2
-    one = one + run * chosen["warps"] * figure("ask_s")
+    one = figure(name) + run * chosen["warps"] * figure("ask_s")
     waits = reads * np.minimum(k, reduced) / (chosen["warps"] * WARP) * one + latency
     return np.asarray(steps * np.maximum(each * k * (run + beside), waits))
 
@@ -279,12 +278,12 @@ def _resident(summary: Summary, target: Target, columns: Columns, row: Instr) ->
     of_lanes = np.where(chosen["m"] < TALL, OF_FEWER, OF_OTHERS)
     others = OF_OTHERS if row.family == OF_REGISTERS[0] else of_lanes
     taken = (tile * len(summary.products) * f32 + step) / WORD / threads + others
-    places = np.full(len(tile), float(target.limits["ctas_per_unit"]))
+    places: Column = np.full(len(tile), float(target.limits["ctas_per_unit"]))
     if _copied(summary, row):  # two fragments of about square parts of the tile take turns
         words = DTYPES[row.dtypes[0][2]].itemsize / WORD
         taken = (tile * len(summary.products) / threads + np.sqrt(tile) / 2) * words + OF_COPIED
         of_cta = SLOTS * step + target.limits["smem_reserved_per_cta"]
-        places = target.limits["smem_per_unit"] // of_cta
+        places = np.asarray(target.limits["smem_per_unit"] // of_cta)
     registers = np.minimum(np.ceil(taken / granule) * granule, most)
     places = np.minimum(places, target.limits["registers_per_unit"] // (threads * registers))
     return np.asarray(np.maximum(1, places))

@@ -298,8 +298,8 @@ _FIGURES = {
     "third_consumer": 0.01,
     "rows_beside": 0.015,
     # Bytes a second that all units together get of what lies past the ends of operands: 129 rows
-    # of 8192 copied in whole tiles of 64 and 128 take 3 to 4e12 (2026-11-27).
-    "fill_bytes_per_s": 4e12,
+    # in whole tiles of 64 and 128 get 1.0 to 1.9e12. Fitted with the above (2026-11-27).
+    "fill_bytes_per_s": 1.7e12,
     # Of a thread's instructions that run for the first time: bias and gelu of 200 values of each
     # took 7.0 us beside their product in 4,500 instructions and 2.9 us in 1,900 (f16, 1000 x 6144 x
     # 1536; 2026-11-27), of which issue is 1.0e-9 each.

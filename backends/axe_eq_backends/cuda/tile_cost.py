@@ -342,8 +342,7 @@ def _pace(tiles: Tiles, sides: Matrices, target: Target, columns: Columns) -> No
     read = (costs["gmem_bytes"] + slower) / target.memories[0].bytes_per_s
     read = read * _in_step(target, columns)
     matrix, vector = costs["matrix_s"], costs["vector_s"]
-    # A row's rate is what all units have power for: where some have nothing to do others have more,
-    # most where they are few.
+    # A row's rate is what all units have power for: where few have something to do they have more.
     few = costs["blocks"] < target.n_units
     idle = np.where(few, figure("few_exposed"), figure("waves_exposed"))
     matrix = matrix * (1 + idle * (tiles.busiest - 1))
@@ -473,7 +472,7 @@ def _stage_bytes(
 
 
 def _past_the_end(sides: Matrices, columns: Columns) -> Column:
-    """Bytes of a step past the ends of operands that a CTA gets, on average.
+    """Bytes of a step past the ends of operands that a CTA asks for, on average.
 
     Of a last tile of rows lone CTAs copy what is there, of one along a side whole parts (`ragged`).
     """
@@ -481,12 +480,13 @@ def _past_the_end(sides: Matrices, columns: Columns) -> Column:
     lone = chosen["cluster_rows"] * chosen["cluster_cols"] == 1
     for access in sides.summary.loads:
         if access.feeds_product:
-            of, there = ("m", sides.there[0]) if "p" in access.letters else ("n", sides.there[1])
-            covered = np.ceil(there / chosen[of]) * chosen[of]
+            rows = "p" in access.letters
+            there, tile = sides.there[not rows], chosen["m" if rows else "n"]
             step = PART_ROWS if along_side(access) else PERIOD_ROWS
+            covered = np.ceil(there / tile) * tile
             copied = np.where(lone, np.minimum(np.ceil(there / step) * step, covered), covered)
-            past = (copied - there) / covered * chosen[of] * chosen["k"] * access.itemsize
-            found = found + past
+            asked = tile * chosen["k"] / chosen["cluster_cols" if rows else "cluster_rows"]
+            found = found + (copied - there) / covered * asked * access.itemsize
     return found
 
 
