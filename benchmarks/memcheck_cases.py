@@ -254,9 +254,6 @@ def planted() -> list[Planted]:
     one_warp = "__syncthreads();", "if (warp == 0) __syncthreads();"
     what, case = "a barrier that one warp meets", one("transpose by elements", one_warp)
     found.append(Planted(what, case, (), ("synccheck",)))
-    unmade = "barrier_init(full + 8 * i, 1);", "(void)full;"
-    what, case = "barriers in memory that nobody initialised", one("persistent product", unmade)
-    found.append(Planted(what, case, (), ("synccheck",)))
     case = less("transpose by elements", "sync")
     found.append(Planted("a barrier less", case, ("racecheck",)))
     for what, site in (

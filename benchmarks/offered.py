@@ -53,7 +53,7 @@ PROGRAMS: dict[str, tuple[Fn, tuple[str, ...]]] = {
     "residual": (lambda x, w, r: x @ w + r, ("200x136:f16", "136x392:f16", "200x392:f16")),
     # through registers
     "f32 product": (lambda x, w: x @ w, ("131x203:f32", "203x77:f32")),
-    "f64 product": (lambda x, w: x @ w, ("67x43:f64", "43x39:f64")),
+    "f64 product": (lambda x, w: x @ w, ("131x203:f64", "203x77:f64")),
     "normed product": (lambda x, w: nn.rmsnorm(x) @ w, ("69x129:f16", "129x67:f16")),
     "attention": (_attend, ("3x131x72:f16",) * 3),
     "causal attention": (_causal, ("2x203x64:f16",) * 3),

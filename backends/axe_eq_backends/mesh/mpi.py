@@ -49,6 +49,8 @@ class _World:
         if self.size > 1:
             _end_all(self.comm)
             atexit.register(self._end)
+            # A script may end MPI before itself: what is said of COMM_SELF is forgotten first.
+            mpi.COMM_SELF.Set_attr(mpi.Comm.Create_keyval(delete_fn=self._end), None)
 
     def _listen(self) -> None:
         alone = len(self.ended) == self.size - 1
@@ -76,12 +78,13 @@ class _World:
             self.ended[rank] = n_done
             self._listen()
 
-    def _end(self) -> None:
+    def _end(self, *_: Any) -> None:
         mine = np.array([self.comm.rank, self.n_done])
         others = (rank for rank in range(self.size) if rank != self.comm.rank)
         sent = [self.comm.Isend(mine, dest=rank, tag=self._tag) for rank in others]
         while any([*sent, self._heard]):
             self._some(sent)
+        atexit.unregister(self._end)
 
 
 _world = cache(_World)

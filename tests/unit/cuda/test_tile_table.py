@@ -71,7 +71,7 @@ def test_few_rows_are_columns_of_tiles() -> None:
     assert kernel.parameters["n"] in (40, 80)
     (other,) = axe.compile(lambda a, b: a @ b, *specs, target=ROUND).kernels
     assert other.parameters["turned"] == 0
-    assert other.time_s > 1.1 * kernel.time_s
+    assert other.time_s > 1.05 * kernel.time_s
 
 
 def test_large_products_are_offered_nothing_else() -> None:
