@@ -1,7 +1,8 @@
 """Ordinary asynchronous copies from global to shared memory: cp.async.
 
-The tile is cut into chunks of 4, 8 or 16 bytes along its contiguous dim; chunk number t + i *
-threads is thread t's copy i. Chunks outside the tensor are filled with zeros.
+The tile is cut into chunks of 4, 8 or 16 bytes along the dim that is contiguous in both memories,
+else into elements; chunk number t + i * threads is thread t's copy i. Neighbours in the tensor are
+neighbouring threads'. Chunks outside the tensor are filled with zeros.
 """
 
 from __future__ import annotations
