@@ -98,6 +98,9 @@ def test_products_through_registers_keep_everything_in_registers(fn: Any, dtype:
     check_registers(exe)
 
 
+SQUARE = ("4224x1024:f16", "1024x4224:f16")
+
+
 def where_below(x: Any, w: Any) -> Any:
     at = xp.arange(4224)
     return xp.where(xp.expand_dims(at, axis=1) >= at, x @ w, 0.0)
@@ -105,20 +108,24 @@ def where_below(x: Any, w: Any) -> Any:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
-    ("fn", "beside"),
+    ("fn", "specs"),
     [
-        (lambda x, w, b, r: (x @ w + b) + r, ("4224:f32", "4224x4224:f16")),
-        (lambda x, w, b: nn.gelu(x @ w + b), ("4224:f16",)),
-        (where_below, ()),
+        (lambda x, w, b, r: (x @ w + b) + r, (*SQUARE, "4224:f32", "4224x4224:f16")),
+        (lambda x, w, b: nn.gelu(x @ w + b), (*SQUARE, "4224:f16")),
+        (where_below, SQUARE),
+        (lambda x, w: x @ w, ("1459x640:f16", "640x3795:f16")),
     ],
-    ids=["columns and a narrower residual", "columns and a function", "positions"],
-)
+    ids=[
+        "columns and a narrower residual", "columns and a function", "positions",
+        "results that no bulk copy stores",
+    ],
+)  # fmt: skip
 def test_offered_tiles_of_most_accumulators_keep_everything_in_registers(
-    fn: Any, beside: tuple[str, ...]
+    fn: Any, specs: tuple[str, ...]
 ) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     with axe.debug(cache=0):
-        exe = axe.compile(fn, "4224x1024:f16", "1024x4224:f16", *beside, target="h200")
+        exe = axe.compile(fn, *specs, target="h200")
     found, graph = exe._searched, exe.schedule.graph
     step, group = graph.kernels[-1], found.groups[-1]
     offered = found.prices.offered(group.roots, group.picks, stored(found.forest, group))
