@@ -221,7 +221,7 @@ def main() -> None:
         table.add_row(f"{row['family']} {row['size']}", str(row["ops"]), f"{row['total_s']:.2f}",
         *cells,
                       str(row["notes"].get("rows")), f"{row['peak_mib']:.0f}")  # fmt: skip
-    Console().print(table)
+    Console(width=150).print(table)
     worse = growth(rows)
     Console().print(
         "\n".join(worse) or "no stage over 50 ms grows more than 2.5 times from 500 to 1000"

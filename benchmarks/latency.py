@@ -137,7 +137,7 @@ def main() -> None:
         for which, t in row.items():
             figures = [f"{t[k]:.3f}" for k in FIGURES]
             table.add_row(name, f"{t['kernels']:.0f}", which, *figures)
-    Console().print(table)
+    Console(width=150).print(table)
 
 
 if __name__ == "__main__":

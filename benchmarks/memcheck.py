@@ -557,6 +557,8 @@ def main() -> int:
         from benchmarks.memcheck_cases import prepared
 
         found = prepared(given.seeds, given.most, given.only)
+        if not found[0]:
+            parser.error(f"--only {' '.join(given.only)}: begins the name of no kernel")
         given.prepare.write_bytes(gzip.compress(pickle.dumps(found)))
         print(f"{len(found[0])} kernels, {len(found[1])} planted mistakes")
         return 0

@@ -118,7 +118,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"keep the figures in {RESULT.name}")
     asked = parser.parse_args()
-    console = Console()
+    console = Console(width=150)
     with axe.debug(cache=0):
         programs = [planned(name) for name in PROGRAMS]
         console.print(_programs(programs))

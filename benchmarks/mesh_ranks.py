@@ -102,7 +102,7 @@ def main() -> None:
         env = {**os.environ, **alone}
         subprocess.run([*MpiTransport().command(RANKS), *command], check=True, env=env)
         rows = json.loads(path.read_text())
-    Console().print(_table(rows))
+    Console(width=150).print(_table(rows))
     wrong = [r for r in rows if r["traced_bytes"] != r["predicted_bytes"] or
              not r["error"] <= MOST_ERROR]  # fmt: skip
     assert not wrong, f"{[(r['program'], r['objective']) for r in wrong]} differ"

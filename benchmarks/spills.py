@@ -85,6 +85,10 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=default)
     given = parser.parse_args()
     names = [n for n in PROGRAMS if not given.only or n.startswith(tuple(given.only))]
+    if not names:
+        parser.error(
+            f"--only {' '.join(given.only)}: begins no name; expected of {' '.join(PROGRAMS)}"
+        )
     found = checked(names, given.step)
     if not given.only and given.step == 1:
         text = json.dumps({"machine": machine()} | found, indent=1)

@@ -192,7 +192,7 @@ def check_present(exe: Any) -> None:
         raise DeviceError(
             f"target {target.name!r}", "no such GPU or other device is here",
             "a machine with one, or another target such as cpu",
-            hint="axe run --target cpu; axe compile and axe explain need no device",
+            hint="axe compile and axe explain need no device; functions run with --target cpu",
         )  # fmt: skip
 
 

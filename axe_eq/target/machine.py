@@ -406,7 +406,11 @@ class Target:
             if name in self.scopes:
                 levels = [replace(x, extent=size) if x.name == name else x for x in levels]
                 continue
-            self.memory(name)
+            if name not in (places := [m.name for m in self.memories]):
+                wanted = ", ".join((*sorted(known), *places, *self.scopes))
+                raise PackError(
+                    f"target {self.name!r}", f"has no field, memory or level {name!r}", wanted
+                )
             memories = [replace(m, n_bytes=size) if m.name == name else m for m in memories]
         return replace(self, memories=tuple(memories), levels=tuple(levels), **changes)
 

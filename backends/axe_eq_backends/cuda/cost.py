@@ -65,8 +65,9 @@ def not_strided(summary: Summary, looks: bool = False, ends: bool = False) -> st
 
 def not_as_they_lie(summary: Summary, target: Target) -> str | None:
     """Why warpgroup products of tensors as they lie are not what a cone is; None where they are."""
-    if len({t for w in summary.products for t in w.dtypes}) > 1:
-        return "operands of different element types"
+    types = sorted({t for w in summary.products for t in w.dtypes})
+    if len(types) > 1:
+        return f"operands of {' and '.join(types)}: a product takes one type, cast one"
     if len({w.reduced for w in summary.products}) > 1:
         return "products that sum over different dims"
     if any(w.crossed for w in summary.products):

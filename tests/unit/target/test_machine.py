@@ -84,7 +84,7 @@ def test_levels_have_extents_which_multiply() -> None:
         (lambda: CHIP.replace(link_latency_s=1.0), r"link_latency_s; expected links=\(Link\("),
         (lambda: Target("t", "cpu", 1, "core", (), link_bytes_per_s=1.0), "target 't': is given"),  # type: ignore[call-arg]
         (lambda: h200.replace(limits={"threads_per_warp": 32}), r"levels=\(..., Level\('thread'"),
-        (lambda: CHIP.replace(tmem=5), "has no memory 'tmem'"),
+        (lambda: CHIP.replace(tmem=5), "has no field, memory or level 'tmem'"),
     ],
 )
 def test_a_wrong_machine_is_one_clear_error(make: Callable[[], Any], message: str) -> None:
