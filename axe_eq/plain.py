@@ -20,6 +20,12 @@ from axe_eq.errors import ArgumentError, said
 
 T = TypeVar("T")
 
+# What reading data may raise that was never written so, where classes read their own.
+DAMAGED = (
+    ArgumentError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+    ValueError,
+)  # fmt: skip
+
 
 def text(value: Any) -> str:
     """A value as JSON; mappings and fields keep their order.

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axe_eq import plain
-from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
+from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause, said
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, ValueType
 from axe_eq.run.call import Caller
@@ -267,7 +267,7 @@ def load(path: str | Path) -> Loaded:
             head = json.loads(file.read("call.json"))
             if head["format"] != FORMAT:
                 raise ArgumentError(
-                    f"file {str(path)!r}", f"has format {head['format']}", f"format {FORMAT}",
+                    f"file {str(path)!r}", f"has format {said(head['format'])}", f"format {FORMAT}",
                     hint="compile and save it again",
                 )  # fmt: skip
             digests = _digests(path, file)

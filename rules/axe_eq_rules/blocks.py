@@ -376,7 +376,7 @@ def _of_parts(
     (at,) = along
     wide = []
     for read, part, n in zip(reads, parts, lengths, strict=True):
-        if n == 1 and len(read) < len(long):
+        if n == 1 and len(read) == len(long) - 1:
             read, part = (*read[:at], plain(dim), *read[at:]), _with_unit(part, at)
         if n == 1 and len(read) == len(long) and shape(part)[at] == 1:
             read = (*read[:at], plain(dim), *read[at + 1 :])

@@ -108,6 +108,6 @@ class Code:
             if said.pop("format") != FORMAT:
                 raise ValueError
             return plain.read("machine code", said, Code)
-        except (ArgumentError, KeyError, TypeError, ValueError, AttributeError):
+        except plain.DAMAGED:
             wrong = "is damaged or of another version"
             raise ArgumentError("machine code", wrong, f"format {FORMAT}") from None

@@ -119,7 +119,7 @@ class Image:
             if said.pop("format") != FORMAT:
                 raise ValueError
             return plain.read("kernel image", said, Image)
-        except (ArgumentError, KeyError, TypeError, ValueError, AttributeError, IndexError):
+        except plain.DAMAGED:
             wrong = "is damaged or of another version"
             raise ArgumentError("kernel image", wrong, f"format {FORMAT}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -155,7 +156,11 @@ def test_a_prepared_call_writes_the_same_arrays_every_time(cu: FakeDriver) -> No
 def test_code_survives_bytes(cu: FakeDriver) -> None:
     code = several(4)
     assert Code.from_bytes(code.to_bytes()) == code
-    for damage in (b"", b"\0" * 40, code.to_bytes()[:60]):
+    data = json.loads(code.to_bytes())
+    data["launches"][0]["image"]["tiles"] = []
+    nested = b"[" * 5000 + b"]" * 5000
+    deep = code.to_bytes().replace(b'"arena_bytes": ', b'"arena_bytes": ' + nested + b', "a": ', 1)
+    for damage in (b"", b"\0" * 40, code.to_bytes()[:60], json.dumps(data).encode(), deep):
         with pytest.raises(ArgumentError, match="machine code: is damaged or of another version"):
             Code.from_bytes(damage)
 
