@@ -237,7 +237,12 @@ def inline(outer: Signature, position: int, inner: Signature) -> Signature:
     read, n_dims = outer.operands[position], outer.n_dims + inner.n_reduced
     clash = outer.n_reduced and inner.n_reduced and outer.monoid != inner.monoid
     fits = inner.n_out == len(read) and not clash and n_dims <= len(LETTERS)
-    if not fits or not is_rigid(outer) or not _read_plainly(inner, read):
+    open_dims = windows(outer)
+    if not fits or open_dims is None or not _read_plainly(inner, read):
+        raise Undefined("inline")
+    # An inner dim may be shorter than what it reads: a window over it ends with it.
+    short = [read[k] for k, _ in inner.fixed if k < inner.n_out]
+    if any(d in open_dims for p in short for d, _ in p.terms):
         raise Undefined("inline")
     images = dict(enumerate([*read, *map(plain, range(outer.n_dims, n_dims))]))
     moved = [tuple(p.substitute(images) for p in op) for op in inner.operands]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from axe_eq.egraph.normal import Normalizer
 from axe_eq.egraph.phases import EXACT, GROW, REAL, phase_of
 from axe_eq.egraph.session import Limits, Session
-from axe_eq.pack import Pack
+from axe_eq.pack import Pack, laws_of
 from axe_eq.program.terms import ARGS, OPERATORS, VALUE, Cons, In, Nil, type_of, types_of
 from axe_eq.prove.certificates.certificate import Statement
 from axe_eq.rule.law import Law
@@ -138,8 +138,7 @@ def _by_phase(laws: Mapping[str, Law]) -> dict[str, dict[str, Law]]:
 def program_laws(packs: Iterable[Pack]) -> dict[str, Law]:
     """Laws about values of programs, by key; demand laws answer requests and prove nothing."""
     return {
-        f"{pack.name}/{name}": law
-        for pack in packs
-        for name, law in pack.laws.items()
+        key: law
+        for key, law in laws_of(packs).items()
         if not law.demand and law.sort in (VALUE, ARGS)
     }

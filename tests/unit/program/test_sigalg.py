@@ -224,6 +224,7 @@ def test_inline_examples(outer: str, position: int, inner: str, text: str) -> No
         ("2a, -> a; + b [b=2]", 0, "a+b, a -> a; + b"),  # the window of b would seem wider
         ("a+1 -> a", 0, "-> a [a=5]"),  # nobody would determine a
         ("a+1, a+2 -> a", 0, "a -> a"),  # the window of the first operand alone determines a
+        ("2a -> a", 0, "a+2 -> a [a=3]"),  # what is read ends before its operand does
     ],
 )
 def test_inline_refuses(outer: str, position: int, inner: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import axe_eq.array as xp
+from axe_eq.debug import debug
 from axe_eq.errors import ArgumentError, AxeError, NotationError, ProgramError
 from axe_eq.layout import Layout
 from axe_eq.pack import Pack, installed
@@ -319,3 +320,20 @@ def test_programs_of_different_types_are_refuted_without_a_counterexample() -> N
     verdict = equivalent(lambda x: x, lambda x: x.T, X)
     assert isinstance(verdict, Refuted)
     assert "types differ" in verdict.reason
+
+
+def test_a_law_that_is_left_out_proves_nothing() -> None:
+    sides = (lambda x, y: xp.exp(x + y)), (lambda x, y: xp.exp(x) * xp.exp(y))
+    proved = equivalent(*sides, "4:f32", "4:f32")
+    assert isinstance(proved, Proved)
+    assert proved.laws == ("real/product_of_exponentials",)
+    with debug(without=("product_of_exponentials",)):
+        assert not equivalent(*sides, "4:f32", "4:f32")
+
+
+def test_every_second_element_of_a_part_is_no_every_second_of_the_whole() -> None:
+    """Types of values that are equal by laws are one: the part ends before the whole does."""
+    part = equivalent(
+        lambda x: xp.where((xp.arange(7) == 6)[2:5:2], x, 0.0), lambda x: x * 0, "2:f32", budget=5
+    )
+    assert not part
