@@ -21,7 +21,7 @@ from axe_eq.errors import ArgumentError, said
 T = TypeVar("T")
 
 # What reading data may raise that was never written so, where classes read their own.
-DAMAGED = (
+_DAMAGED = (
     ArgumentError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
 )  # fmt: skip
@@ -66,6 +66,27 @@ def read(where: str, data: Any, kind: type[T]) -> T:
         place = "".join(reversed(error.place))
         raise ArgumentError(where + place, f"says {error.found}", "what was saved") from None
     return value
+
+
+def to_bytes(value: Any, version: str) -> bytes:
+    """A dataclass in one piece of bytes that says the version of its format."""
+    return text({"format": version, **vars(value)}).encode()
+
+
+def of_bytes(where: str, data: bytes, kind: type[T], version: str) -> T:
+    """The inverse of `to_bytes`.
+
+    Raises:
+        ArgumentError: the bytes are no value of this kind and version.
+    """
+    try:
+        found = json.loads(data)
+        if found.pop("format") != version:
+            raise ValueError
+        return read(where, found, kind)
+    except _DAMAGED:
+        wrong = "is damaged or of another version"
+        raise ArgumentError(where, wrong, f"format {version}") from None
 
 
 class _Unfit(Exception):

@@ -6,13 +6,11 @@ is no compiler.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from axe_eq import plain
-from axe_eq.errors import ArgumentError
 from axe_eq_backends.cuda.image import Image
 
 FORMAT = "2"
@@ -94,7 +92,7 @@ class Code:
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""
-        return plain.text({"format": FORMAT, **vars(self)}).encode()
+        return plain.to_bytes(self, FORMAT)
 
     @staticmethod
     def from_bytes(data: bytes) -> Code:
@@ -103,11 +101,4 @@ class Code:
         Raises:
             ArgumentError: the bytes are no code of this version.
         """
-        try:
-            said = json.loads(data)
-            if said.pop("format") != FORMAT:
-                raise ValueError
-            return plain.read("machine code", said, Code)
-        except plain.DAMAGED:
-            wrong = "is damaged or of another version"
-            raise ArgumentError("machine code", wrong, f"format {FORMAT}") from None
+        return plain.of_bytes("machine code", data, Code, FORMAT)

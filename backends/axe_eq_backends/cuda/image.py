@@ -5,7 +5,6 @@ Images are read where no compiler is: only what builds them imports one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -105,7 +104,7 @@ class Image:
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""
-        return plain.text({"format": FORMAT, **vars(self)}).encode()
+        return plain.to_bytes(self, FORMAT)
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:
@@ -114,14 +113,7 @@ class Image:
         Raises:
             ArgumentError: the bytes are no image of this version.
         """
-        try:
-            said = json.loads(data)
-            if said.pop("format") != FORMAT:
-                raise ValueError
-            return plain.read("kernel image", said, Image)
-        except plain.DAMAGED:
-            wrong = "is damaged or of another version"
-            raise ArgumentError("kernel image", wrong, f"format {FORMAT}") from None
+        return plain.of_bytes("kernel image", data, Image, FORMAT)
 
 
 def build(planned: Planned, source: Source | None = None, *, cached: bool = True) -> Image:

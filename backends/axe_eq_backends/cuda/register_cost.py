@@ -154,10 +154,9 @@ def _paced(sides: Matrices, target: Target, columns: Columns, row: Instr, rate: 
 
     A CTA multiplies, and its factors pass through shared memory. One at a time leaves latencies
     open that others hide, a part of its own time, and waits for instructions that caches do not
-    hold. Units that hold few CTAs run whole ones, and
-    those that hold two begin two again; where the kernel before has left too few places for all at
-    once, units that are done first are filled. Steps of little work wait for their reads. Copies
-    are ahead of all of that.
+    hold. Units that hold few CTAs run whole ones, and those that hold two begin two again; where
+    the kernel before has left too few places for all at once, units that are done first are filled.
+    Steps of little work wait for their reads. Copies are ahead of all of that.
     """
     if _copied(sides.summary, row):
         return _fetched(sides, target, columns, row, rate)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.extract.search.commit import as_priced
-from axe_eq.extract.search.merge import stored
-from axe_eq.run.timing import alone
+from axe_eq.extract.price.pricer import Price
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.make import make_all
 from axe_eq_backends.cuda.target import h200
 from benchmarks import cuda_programs
+from benchmarks.offered import Offered, offers
 
 xp = axe.array
 TOKENS, HIDDEN, INNER, HEADS, HEAD = 8192, 4096, 12288, 32, 128
@@ -124,16 +122,10 @@ def test_offered_tiles_of_most_accumulators_keep_everything_in_registers(
     fn: Any, specs: tuple[str, ...]
 ) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
-    with axe.debug(cache=0):
-        exe = axe.compile(fn, *specs, target="h200")
-    found, graph = exe._searched, exe.schedule.graph
-    step, group = graph.kernels[-1], found.groups[-1]
-    offered = found.prices.offered(group.roots, group.picks, stored(found.forest, group))
-    near = [p for p in offered if p.schedule == "tensor_cores" and p.time_s < NEAR * step.time_s]
-    most = max(near, key=lambda p: _sums(dict(p.parameters)))
-    made = alone(graph, replace(as_priced(step, most), rejected={}))
-    for kernel, one in make_all(made, h200).items():
-        check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
+    *_, last = offers(fn, specs)
+    limit = NEAR * last.step.time_s
+    near = [p for p in last.prices if p.schedule == "tensor_cores" and p.time_s < limit]
+    _check_candidate(last, max(near, key=_sums))
 
 
 @pytest.mark.sampled(1)
@@ -146,25 +138,23 @@ def test_offered_tiles_whose_results_are_turned_keep_everything_in_registers(
     """A residual is read element by element there. Of many rows none is offered any more."""
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     beside = "4224:f32", f"{rows}x4224:{'f16' if narrow else 'f32'}"
-    with axe.debug(cache=0):
-        exe = axe.compile(
-            lambda x, w, b, r: (x @ w + b) + r, f"{rows}x1024:f16", "1024x4224:f16", *beside,
-            target="h200",
-        )  # fmt: skip
-    found, graph = exe._searched, exe.schedule.graph
-    step, group = graph.kernels[-1], found.groups[-1]
-    offered = found.prices.offered(group.roots, group.picks, stored(found.forest, group))
-    turned = [p for p in offered if dict(p.parameters).get("turned")]
+    specs = f"{rows}x1024:f16", "1024x4224:f16", *beside
+    *_, last = offers(lambda x, w, b, r: (x @ w + b) + r, specs)
+    turned = [p for p in last.prices if dict(p.parameters).get("turned")]
     assert turned or rows > 200
-    for most in sorted(turned, key=lambda p: _sums(dict(p.parameters)))[-1:]:
-        made = alone(graph, replace(as_priced(step, most), rejected={}))
-        for kernel, one in make_all(made, h200).items():
-            check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
+    if turned:
+        _check_candidate(last, max(turned, key=_sums))
 
 
-def _sums(parameters: dict[str, int]) -> tuple[float, ...]:
+def _check_candidate(offered: Offered, price: Price) -> None:
+    _, graph = offered.made(price)
+    for kernel, one in make_all(graph, h200).items():
+        check_text(one.source.text, kernel, one.lowered.kernel.n_threads)
+
+
+def _sums(price: Price) -> tuple[float, ...]:
     """Accumulators of a thread; of those with as many the kernel whose CTAs share nothing."""
-    p = parameters
+    p = dict(price.parameters)
     shared = p["cluster_rows"] * p["cluster_cols"] * p["split"]
     return p["m"] * p["n"] / p["consumers"], -shared, -p["turned"], p["consumers"], -p["staging"]
 
