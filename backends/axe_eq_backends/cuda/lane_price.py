@@ -201,7 +201,7 @@ class Tensors:
         floor = floor_s(target, self._once[0]) + first
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
-            if resident < 2:  # all units read at the same time, and nothing else meanwhile
+            if resident < 2 and not reads:  # all units read at once, and nothing meanwhile
                 own = max(own, once / blocks * min(blocks, units) / rate)
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
             # Two CTAs of a unit begin together and compute at the same time; more fall out of step.
