@@ -31,7 +31,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, unit_of, within
 from axe_eq_backends.cuda.schedules.tensors import Operand, Space, begins, mapped, with_looks
 
-WARP, WARPS, MOST_THREADS = 32, 8, 512
+WARP, WARPS, MOST_THREADS, MOST_WARPS = 32, 8, 512, 32
 OTHER_REGISTERS = 28  # of a thread: addresses, values of rows, temporaries
 OF_NARROW, MANY_NARROW = 52, 8  # at least where so many reads of less than a word are on their way
 Place = tuple[list[Int], Int]  # where a tile of a sweep begins, and its number
@@ -235,7 +235,9 @@ class _Writer:
         self.like = k.reg("like", "f32", self.t.tile, self.t.layout)
         outer = self.shape[: self.n_kept - 1]
         counts = (*outer, ceil_div(self.shape[-2], self.t.tile[0]))
-        with k.tiles(prod(counts), persistent=False) as number:
+        # The most threads have few registers each for what a loop would keep around itself.
+        loop = self.t.warps < MOST_WARPS
+        with k.tiles(prod(counts), persistent=False, loop=loop) as number:
             sizes = [1] * len(outer) + [self.t.tile[0]]
             self._tile(begins(k, number, counts, sizes))
         if self.t.cluster > 1:  # others may still read what this CTA has found
