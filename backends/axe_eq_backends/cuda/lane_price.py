@@ -201,8 +201,9 @@ class Tensors:
         floor = floor_s(target, self._once[0]) + first
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
-            if resident < 2 and not reads:  # all units read at once, and nothing meanwhile
-                own = max(own, once / blocks * min(blocks, units) / rate)
+            if computes and resident < 2 and not reads:  # nothing of a unit is on its way meanwhile
+                share = once / blocks * min(blocks, units) / rate
+                own = max(own, share * target.figure("alone_reads"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
             # Two CTAs of a unit begin together and compute at the same time; more fall out of step.
             in_step = min(resident, MOST_IN_STEP, max(1.0, blocks / units))

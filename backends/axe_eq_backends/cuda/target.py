@@ -202,6 +202,10 @@ _FIGURES = {
     # [8192,10240] by CTAs of 512 threads, two of them a unit: 113.7 and 108.5 us, of 256, four of
     # them: 101.0 and 84.2; rmsnorm and layernorm by 512 and 1024, 0.97 to 1.1 of it (2026-11-27).
     "in_lockstep": 1.0,
+    # CTAs of which a unit holds one read at this part of what all units' reads together take: their
+    # units fall out of step. Column norms by 16 warps, 1.10 to 1.5 of what was priced without it
+    # (2026-11-27).
+    "alone_reads": 0.5,
     # Loss of sweeps per doubling of their chunks: each ends with what waits for all of its reads.
     # Sums of 28424 elements in 1 to 14 chunks, rows of 12288 kept in 2 to 6 (2026-11-27).
     "chunk_apart": 0.03,
