@@ -1,15 +1,15 @@
 """Memory-bound rows, cells, rotations and transposes against torch, Triton and a copy on a GPU.
 
-    python -m benchmarks.cuda_memory --prepare FOLDER [--only NAME ...] [--seed N]
-    python -m benchmarks.cuda_memory --gpu --saved FOLDER --out FILE [--only NAME ...] [--seed N]
+    python -m benchmarks.cuda_memory --prepare FOLDER [--seed SEED] [--only NAME ...]
+    python -m benchmarks.cuda_memory --gpu --saved FOLDER --out FILE [--seed SEED] [--only NAME ...]
 
 The first compiles and saves all programs for an H200, without a GPU; the second runs them. 33
-programs are those of a review of 2026-11, 20 more are drawn by seed. Correctness comes first: every
-result, of Triton's kernels too, is compared with torch in float64 on random normal data. What is
-timed are CUDA graphs over buffers that take turns and are larger than L2 together (so inputs are
-cold), in shuffled order, the median of the rounds. Torch is the best of eager and of
-`torch.compile` by default and with max-autotune-no-cudagraphs; Triton the best of several block
-sizes; the copy one of as many bytes as the program must read and write.
+programs are those of a review of 2026-11, 20 more are drawn; --seed takes those drawn by another
+seed alone. Correctness comes first: every result, of Triton's kernels too, is compared with torch
+in float64 on random normal data. What is timed are CUDA graphs over buffers that take turns and are
+larger than L2 together (so inputs are cold), in shuffled order, the median of the rounds. Torch is
+the best of eager and of `torch.compile` by default and with max-autotune-no-cudagraphs; Triton the
+best of several block sizes; the copy one of as many bytes as the program must read and write.
 """
 
 from __future__ import annotations
@@ -144,9 +144,10 @@ def drawn(seed: int = SEED, count: int = DRAWN) -> Iterator[Case]:
             yield Case(kind, (size // last, last))
 
 
-def cases(only: Sequence[str] | None, seed: int = SEED) -> list[Case]:
-    """All of them, or those whose names begin so."""
-    return [*cuda_saved.picked([*named(), *drawn(seed)], only)]
+def cases(only: Sequence[str] | None, seed: int | None = None) -> list[Case]:
+    """Named and drawn ones, or those of a seed; of them all, or those whose names begin so."""
+    every = [*named(), *drawn()] if seed is None else drawn(seed)
+    return list(cuda_saved.picked(every, only))
 
 
 def compile_torch(case: Case, modes: Sequence[str]) -> None:
@@ -206,7 +207,7 @@ def main() -> None:
     """Prepare or measure."""
     parser = cuda_saved.arguments(__doc__, "cuda_memory.json")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
-    parser.add_argument("--seed", type=int, default=SEED, help="of the drawn programs")
+    parser.add_argument("--seed", type=int, help="of other programs than the named ones")
     options = parser.parse_args()
     found = cases(options.only, options.seed)
     if options.prepare:

@@ -1,14 +1,14 @@
 """Programs of several results, rotations, concatenations and slices against torch on a GPU.
 
-    python -m benchmarks.cuda_outputs --prepare FOLDER [--only NAME ...]
-    python -m benchmarks.cuda_outputs --gpu --saved FOLDER --out FILE [--only NAME ...]
+    python -m benchmarks.cuda_outputs --prepare FOLDER [--seed SEED] [--only NAME ...]
+    python -m benchmarks.cuda_outputs --gpu --saved FOLDER --out FILE [--only NAME ...] ..
 
 The first compiles and saves all programs for an H200, without a GPU; the second runs them. Shapes
-are those of models and, of every kind, two drawn by seed. Correctness comes first: every result is
-compared with torch in float64 on random normal data. What is timed are CUDA graphs over buffers
-that take turns and are larger than L2 together, in shuffled order, the median of the rounds:
-`torch.compile` by default, which the ratio is to, and eager; of attention, whose log-sum-exp is a
-second result, flash attention too.
+are those of models and, of every kind, two drawn; --seed takes others alone. Correctness comes
+first: every result is compared with torch in float64 on random normal data. What is timed are CUDA
+graphs over buffers that take turns and are larger than L2 together, in shuffled order, the median
+of the rounds: `torch.compile` by default, which the ratio is to, and eager; of attention, whose
+log-sum-exp is a second result, flash attention too.
 """
 
 from __future__ import annotations
@@ -209,9 +209,10 @@ def drawn(seed: int = SEED, count: int = DRAWN) -> Iterator[Case]:
             yield Case(kind, (rng.randint(8, 64) * 2**20 // rest, *heads, last))
 
 
-def cases(only: Sequence[str] | None) -> Iterator[Case]:
-    """All of them, or those whose names begin so."""
-    return cuda_saved.picked([*named(), *drawn()], only)
+def cases(only: Sequence[str] | None, seed: int | None = None) -> list[Case]:
+    """Named and drawn ones, or those of a seed; of them all, or those whose names begin so."""
+    every = [*named(), *drawn()] if seed is None else drawn(seed)
+    return list(cuda_saved.picked(every, only))
 
 
 def written(case: Any) -> tuple[Callable[..., Any], list[Any]]:
@@ -266,9 +267,11 @@ def _results(kernel: Any) -> dict[str, Any]:
 def main() -> None:
     """Prepare or measure."""
     parser = cuda_saved.arguments(__doc__, "cuda_outputs.json")
+    parser.add_argument("--seed", type=int, help="of other programs than the named ones")
     options = parser.parse_args()
+    some = cases(options.only, options.seed)
     if options.prepare:
-        cuda_saved.prepare(cases(options.only), options.prepare, written, _results)
+        cuda_saved.prepare(some, options.prepare, written, _results)
     if not options.gpu:
         return
 
@@ -279,7 +282,7 @@ def main() -> None:
         )
 
     measure_one = partial(measure, saved=options.saved)
-    found = cuda_saved.measured(cases(options.only), measure_one, line, options.out)
+    found = cuda_saved.measured(some, measure_one, line, options.out)
     cuda_saved.summed("programs", found)
 
 

@@ -1,21 +1,21 @@
 """Sums over any dims, norms, argmax and pooling against torch on this machine's GPU.
 
-    python -m benchmarks.cuda_sums --prepare FOLDER [--only NAME ...]
-    python -m benchmarks.cuda_sums --gpu --saved FOLDER --out FILE [--only NAME ...] [--quick]
+    python -m benchmarks.cuda_sums --prepare FOLDER [--seed SEED] [--only NAME ...]
+    python -m benchmarks.cuda_sums --gpu --saved FOLDER --out FILE [--only NAME ...] [--quick] ..
 
 The first compiles and saves all programs for an H200, without a GPU; the second runs them. Named
-programs are those that a review of 2026-11 found slow; 20 more are drawn by seed. Correctness comes
-first: every result is compared with torch in float64 on random normal data. What is timed are CUDA
-graphs over buffers that take turns and are larger than L2 together, in shuffled order, the median
-of the rounds: torch eager, `torch.compile` by default and with max-autotune-no-cudagraphs, beside a
-copy of what is read. --quick leaves max-autotune out.
+programs are those that a review of 2026-11 found slow; 20 more are drawn; --seed takes others
+alone. Correctness comes first: every result is compared with torch in float64 on random normal
+data. What is timed are CUDA graphs over buffers that take turns and are larger than L2 together, in
+shuffled order, the median of the rounds: torch eager, `torch.compile` by default and with max-
+autotune-no-cudagraphs, beside a copy of what is read. --quick leaves max-autotune out.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -156,9 +156,10 @@ def _drawn(rng: random.Random, number: int) -> Case:
     return Case(kind, tuple(shape), dims, dtype)
 
 
-def cases(only: Sequence[str] | None) -> Iterator[Case]:
-    """All of them, or those whose names begin so."""
-    return cuda_saved.picked([*named(), *drawn()], only)
+def cases(only: Sequence[str] | None, seed: int | None = None) -> list[Case]:
+    """Named and drawn ones, or those of a seed; of them all, or those whose names begin so."""
+    every = [*named(), *drawn()] if seed is None else drawn(seed)
+    return list(cuda_saved.picked(every, only))
 
 
 def written(case: Case) -> tuple[Callable[..., Any], list[Any]]:
@@ -232,13 +233,15 @@ def main() -> None:
     """Prepare or measure."""
     parser = cuda_saved.arguments(__doc__, "cuda_sums.json")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
+    parser.add_argument("--seed", type=int, help="of other programs than the named ones")
     options = parser.parse_args()
+    some = cases(options.only, options.seed)
     if options.prepare:
-        cuda_saved.prepare(cases(options.only), options.prepare, written)
+        cuda_saved.prepare(some, options.prepare, written)
     if not options.gpu:
         return
     modes = cuda_saved.MODES[: 1 if options.quick else None]
-    cuda_saved.warmed(cases(options.only), partial(compile_torch, modes=modes))
+    cuda_saved.warmed(some, partial(compile_torch, modes=modes))
 
     def line(case: dict[str, Any]) -> str:
         return (
@@ -247,7 +250,7 @@ def main() -> None:
         )
 
     measure_one = partial(measure, saved=options.saved, modes=modes)
-    found = cuda_saved.measured(cases(options.only), measure_one, line, options.out)
+    found = cuda_saved.measured(some, measure_one, line, options.out)
     near = sum(0.7 <= c["of_estimate"] <= 1.3 for c in found if c.get("ratio"))
     cuda_saved.summed("programs", found, f"; {near} within 30 % of their estimate")
 

@@ -150,7 +150,14 @@ class Builder:
         self._add(ir.Let(v, self._parts.held(v, value)))
         return v
 
-    def let(self, name: str, value: Int, low: int | None = None, high: int | None = None) -> Int:
+    def let(
+        self,
+        name: str,
+        value: Int,
+        low: int | None = None,
+        high: int | None = None,
+        anew: bool = False,
+    ) -> Int:
         """Name a value; what is proven about it stays known.
 
         Args:
@@ -159,15 +166,17 @@ class Builder:
             low: the least that it is where the author knows more than is proven; the interpreter
                 checks it.
             high: the most.
+            anew: what is computed of it is computed here, and not kept in registers around a loop.
         """
         value = integer(f"let {name}", "value", value)
-        if not isinstance(value, Expr) or isinstance(value, Var):
+        plain = isinstance(value, Var) and low is high is None and not anew
+        if not isinstance(value, Expr) or plain:
             return value
         (least, most), promised = bounds(value), given.promised(f"let {name}", low, high)
         least = max((b for b in (least, promised[0]) if b is not None), default=None)
         most = min((b for b in (most, promised[1]) if b is not None), default=None)
         v = var(self._fresh(name), max(divisor(value), 1), least, most)
-        self._add(ir.Let(v, value))
+        self._add(ir.Let(v, value, anew))
         self._lets[v.name] = value
         return v
 

@@ -296,10 +296,15 @@ class If(Statement):
 
 @dataclass(eq=False)
 class Let(Statement):
-    """Declare a variable; with `Assign` it is a mutable state."""
+    """Declare a variable; with `Assign` it is a mutable state.
+
+    Attributes:
+        anew: what is computed of it is computed here, and not kept in registers around a loop.
+    """
 
     var: Var
     value: Int
+    anew: bool = False
     controls: ClassVar = ("value",)
     shown: ClassVar = "{s.var} := {s.value}"
 

@@ -182,13 +182,17 @@ class ThreadBuilder(Builder):
         super()._add(statement)
 
     @contextmanager
-    def tiles(self, count: Int, persistent: bool = True, first: Int = 0) -> Iterator[Var]:
+    def tiles(
+        self, count: Int, persistent: bool = True, first: Int = 0, loop: bool = True
+    ) -> Iterator[Int]:
         """Loop over this cluster's share of `count` units of work; its CTAs share each of them.
 
         Args:
             count: units.
             persistent: as many clusters as the machine holds take them in turns; else one each.
             first: those before it are not taken here.
+            loop: else a cluster's one unit stands in no loop, around which values would be kept in
+                registers. Not of persistent kernels.
 
         Raises:
             ScheduleError: another loop over tiles has another count.
@@ -203,7 +207,11 @@ class ThreadBuilder(Builder):
             raise refuse("tiles", f"{total} after {self.kernel.tiles}", "one grid per kernel")
         self.kernel.tiles, self.kernel.persistent = total, persistent
         n = self.kernel.cluster
-        with self.range(count, first + ir.CTA // n, self._grid // n, "tile") as tile:
+        mine = first + ir.CTA // n
+        if not (persistent or loop):
+            yield self.let("tile", mine, high=bounds(count - 1)[1])
+            return
+        with self.range(count, mine, self._grid // n, "tile") as tile:
             yield tile
 
     @property

@@ -441,6 +441,9 @@ class Writer:
                 self._block(f"if ({self._first(s, where)})", s.body, s.narrowed(where))
             case ir.Scope():
                 self._body(s.body, s.narrowed(where))
+            case ir.Let(anew=True):
+                self.line(f"int {s.var.name} = {self.expr(s.value)};")
+                self.line(f"{self.use('hold_i32')}({s.var.name});")
             case ir.Let():
                 self.declare(s.var, s.value)
             case ir.Assign():

@@ -194,11 +194,16 @@ class Tensors:
         asks = 0.0
         if wide:
             asks = self._asked(counts, passes or {}, target, wide, along, lanes, shifted) * busiest
+            # The first CTAs of the units ask while they wait for their first answers.
+            asks = max(0.0, asks - target.memories[0].latency_s * min(1.0, units / blocks))
         begin = target.figure("begin_cta_s") * max(1.0, warps / target.figure("begin_warps"))
         first = begin * min(blocks, units * resident) * target.figure("first_ctas")
         floor = floor_s(target, self._once[0]) + first
         if chain is not None:
             own = once / blocks / (rate * target.figure("unit_bandwidth"))
+            if computes and resident < 2 and not reads:  # nothing of a unit is on its way meanwhile
+                share = once / blocks * min(blocks, units) / rate
+                own = max(own, share * target.figure("alone_reads"))
             one = target.figure("cta_s") + chain + max(own, asks * units / blocks / busiest)
             # Two CTAs of a unit begin together and compute at the same time; more fall out of step.
             in_step = min(resident, MOST_IN_STEP, max(1.0, blocks / units))

@@ -301,21 +301,27 @@ def _depths(summary: Summary, tiles: Sequence[tuple[Tile, int]]) -> Column:
     """Steps of every tile, each with how many times as deep as a full one's they are at most."""
     deepest, number = max(prod(w.reduced) for w in summary.products), len(summary.products)
     read = _bytes_read(summary, DTYPES[tiles[0][0].dtype].itemsize)
-    return np.array([float(step_depth(t, number, deepest, read, d)) for t, d in tiles])
+    return np.array([float(step_depth(t, number, deepest, *read, d)) for t, d in tiles])
 
 
-def _bytes_read(summary: Summary, size: int) -> tuple[int, int]:
-    """Bytes of registers of an element of the factors of rows, and of columns."""
-    rows = cols = 0
-    held = [(w.letters, size) for w in summary.staged]
+def _bytes_read(summary: Summary, size: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Bytes of registers of an element of the factors of rows, and of columns.
+
+    And how many more those take that are read: what is read one by one has a register each until
+    all of it has arrived.
+    """
+    held = [(w.letters, size, 0) for w in summary.staged]
     for a in summary.loads:
+        row = summary.extent(a.fast) * a.itemsize if summary.has(a.fast) else 0
+        words = a.aligned and gcd(a.aligned, row) % WORD == 0
+        more = 0 if words else max(0, WORD - a.itemsize)
         if a.feeds_product:
-            held.append((a.letters, a.itemsize + size * (a.itemsize != size)))
+            held.append((a.letters, a.itemsize + size * (a.itemsize != size), more))
         elif summary.staged and (a.star > 1 or set(STREAM_LETTERS) & set(a.letters)):
-            held.append((a.letters, a.itemsize))
-    for letters, n_bytes in held:
-        if "q" in letters:
-            cols += n_bytes
-        else:
-            rows += n_bytes
-    return rows, cols
+            held.append((a.letters, a.itemsize, more))
+    rows, cols = [0, 0], [0, 0]
+    for letters, *n_bytes in held:
+        of_columns = "q" in letters or not ("p" in letters or summary.has("q"))  # or whole ones
+        side = cols if of_columns else rows
+        side[:] = (n + more for n, more in zip(side, n_bytes, strict=True))
+    return (rows[0], cols[0]), (rows[1], cols[1])

@@ -296,7 +296,9 @@ def _seconds(
     carried = scores * covered / GROUP_ROWS * across * figure("carried_flops")
     alone = matrix + weigh + carried / target.vector_flops_per_s
     beside = np.where(groups == 1, matrix + weigh, np.maximum(matrix, weigh))
-    return np.asarray(np.where(columns.extra["stages"] == 1, alone, beside) + start)
+    stages = columns.extra["stages"]
+    beside = beside * (1 + (stages == 2) * figure("stream_two_slots"))
+    return np.asarray(np.where(stages == 1, alone, beside) + start)
 
 
 def _smem(summary: Summary, target: Target, columns: Columns) -> Column:

@@ -202,6 +202,10 @@ _FIGURES = {
     # [8192,10240] by CTAs of 512 threads, two of them a unit: 113.7 and 108.5 us, of 256, four of
     # them: 101.0 and 84.2; rmsnorm and layernorm by 512 and 1024, 0.97 to 1.1 of it (2026-11-27).
     "in_lockstep": 1.0,
+    # CTAs of which a unit holds one read at this part of what all units' reads together take: their
+    # units fall out of step. Column norms by 16 warps, 1.10 to 1.5 of what was priced without it
+    # (2026-11-27).
+    "alone_reads": 0.5,
     # Loss of sweeps per doubling of their chunks: each ends with what waits for all of its reads.
     # Sums of 28424 elements in 1 to 14 chunks, rows of 12288 kept in 2 to 6 (2026-11-27).
     "chunk_apart": 0.03,
@@ -367,7 +371,8 @@ _FIGURES = {
     # within 12 %, 2026-11-27): lane clocks of one unit to weigh a score by consumers, whose warps
     # hide each other's latencies and the weighing behind products, and clocks to start a chunk,
     # which other consumers hide; the matrix units' rate over the row's; until a kernel begins,
-    # beside the latencies of its bytes, and a tile's begin and end.
+    # beside the latencies of its bytes, and a tile's begin and end. Two slots of a ring are this
+    # much longer than more: three took 0.86 to 1.007 of two, 0.97 in the mean of 21 attentions.
     "weigh_clocks.1": 0.021,
     "weigh_clocks.2": 0.127,
     "weigh_clocks.3": 0.098,
@@ -375,6 +380,7 @@ _FIGURES = {
     "stream_over_rate": 1.126,
     "stream_begin_s": 0.48e-6,
     "stream_tile_s": 1.6e-6,
+    "stream_two_slots": 0.02,
 }
 
 # An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to

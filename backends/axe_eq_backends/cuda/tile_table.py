@@ -75,9 +75,10 @@ def fitted(sides: Matrices, target: Target) -> tuple[tuple[int, int], ...]:
             beside = (across for _, across in TEAMS[m // WARPGROUP_ROWS])
             whole = {lcm(step, CORE_COLS * n) for step in steps
                      for n in (*beside, *(splits if few else ()))}  # fmt: skip
-            if fitting > MOST_COLS and not lines:  # copied in two boxes of whole eights
-                whole = {2 * CORE_COLS}
             wide = [-(-fitting // s) * s for s in sorted(whole)]
+            if not lines:  # more are copied in two boxes of whole eights
+                two = -(-fitting // (2 * CORE_COLS)) * 2 * CORE_COLS
+                wide = [n if n <= MOST_COLS else two for n in wide]
             most = WIDE_COLS if m <= WIDE_ROWS else MOST_COLS
             found.update(dict.fromkeys((m, n) for n in wide if part and n <= most))
     return tuple(found)

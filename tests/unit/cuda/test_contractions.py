@@ -22,6 +22,8 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import interpret
 from axe_eq.program.node import op_node
@@ -469,6 +471,20 @@ def test_staged_panels_are_not_overwritten_at_the_ends_of_tiles() -> None:
         kernel, arrays, planned=plan(kernel, h200), meanings=MEANINGS, n_ctas=1, order="late"
     )
     np.testing.assert_allclose(run.outputs["C"], a.astype(np.float32) @ b.T, atol=0.1)
+
+
+def test_panels_that_divide_no_columns_are_wide_and_lie_over_each_other() -> None:
+    """Of 184 columns only eights are a part: 23 stores of a tile, each after the one before."""
+    tiling = Tiling(128, 184, 64, 2, 1, 2, staging=1)
+    kernel = gemm(Problem(128, 184, 64), tiling)
+    stores = [
+        s
+        for s, _ in ir.walk(kernel)
+        if isinstance(s, ir.CopyAsync) and s.dst.buffer is kernel.tensors[-1]
+    ]
+    assert [number(s.dst.shape[1]) for s in stores] == [64, 64, 64]
+    with pytest.raises(ScheduleError, match="23 panels in 3 slots"):  # memory adds them once
+        gemm(Problem(128, 184, 64, merges="+"), replace(tiling, staging=3))
 
 
 # -- refusals --

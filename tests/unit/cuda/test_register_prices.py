@@ -12,6 +12,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Access, Summary, Work
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.register_cost import WRITTEN, RegisterProducts
+from axe_eq_backends.cuda.schedules.product_tiles import Tile, step_depth
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import lowered
 
@@ -69,6 +70,17 @@ def test_a_lone_tile_on_lanes_has_steps_that_caches_of_instructions_hold() -> No
     deep = h200.replace(choices={**h200.choices, "register_steps": (4,)})
     other = axe.compile(lambda a, b: a @ b, *["1000x1000:f32"] * 2, target=deep)
     assert other.cost["time_s"] > kernel.time_s
+
+
+def test_steps_are_as_deep_as_registers_hold_what_is_read_one_by_one() -> None:
+    """Elements of two bytes have a register each until they are packed: 32 x 128 spilled 140 bytes.
+
+    In steps of 128, of a sum over 129. Over 65, what is read of such a step is half of it.
+    """
+    for rows, more, deepest, depth in ((16, 2, 129, 128), (32, 2, 129, 64), (32, 2, 65, 128),
+                                       (32, 0, 129, 128), (128, 2, 129, 16)):  # fmt: skip
+        tile = Tile(rows, 128, 0, True, "f16")
+        assert step_depth(tile, 1, deepest, (2, 2), (more, more), 4) == depth
 
 
 def test_copies_fetch_factors_of_whole_words_that_matrix_units_take_as_they_lie() -> None:

@@ -96,6 +96,30 @@ def test_products_through_registers_keep_everything_in_registers(fn: Any, dtype:
     check_registers(exe)
 
 
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("fn", "specs"),
+    [
+        (lambda a, b: a @ b, ("1459x64:f32", "64x1000:f32")),
+        (lambda a, b: a @ b, ("1459x64:i32", "64x1000:i32")),
+        (lambda a, b: xp.exp(a) @ b, ("2496x33:f32", "33x87:f32")),
+        (lambda a, b: a @ b, ("1459x64:f64", "64x645:f64")),
+        (lambda a, b: a @ b, ("1459x80:f64", "80x645:f64")),
+        (lambda a, b, r: a @ b + r, ("2048x104:f32", "104x1864:f32", "2048x1864:f32")),
+    ],
+    ids=[
+        "one step", "one step of integers", "one step of computed factors",
+        "the one copy in the loop", "copies of rows that hang over", "a full tile and a residual",
+    ],
+)  # fmt: skip
+def test_short_products_keep_everything_in_registers(fn: Any, specs: tuple[str, ...]) -> None:
+    """What ptxas reads ahead of straight code, and keeps around loops, took the others' place."""
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    exe = axe.compile(fn, *specs, target="h200")
+    assert {k.schedule for k in exe.kernels} == {"register_products"}
+    check_registers(exe)
+
+
 SQUARE = ("4224x1024:f16", "1024x4224:f16")
 
 

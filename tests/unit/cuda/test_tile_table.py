@@ -63,6 +63,13 @@ def test_tiles_fit_in_as_few_columns_as_waves_allow(
         assert all(h <= WIDE_ROWS and w <= WIDE_COLS and w % (2 * step) == 0 for h, w in wide)
 
 
+def test_more_columns_than_a_box_are_copied_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """256 columns in parts of 24 are 264, which are no two boxes of whole eights."""
+    found = fitted(sides_of(256, 768, True, monkeypatch), h200)
+    assert found
+    assert all(cols <= MOST_COLS or cols % 16 == 0 for _, cols in found)
+
+
 def test_few_rows_are_columns_of_tiles() -> None:
     """73 rows in tiles of 64 took 1.4 times as long as torch.mm."""
     specs = axe.Spec((73, 3072), "bf16"), axe.Spec((3072, 2944), "bf16")

@@ -23,23 +23,25 @@ THREADS = Layout([(4, 1, "warp"), (32, 1, "lane")])
 LINES = Layout([(2, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
 
 
-def copy_kernel() -> ir.Kernel:
+def copy_kernel(loop: bool = True) -> ir.Kernel:
     k = ThreadBuilder("copy", 4)
     x, y = k.tensor("x", "f32", (1000,)), k.tensor("y", "f32", (1000,), output=True)
     t = k.reg("t", "f32", (256,), LINES)
-    with k.tiles(4, persistent=False) as tile:
+    with k.tiles(4, persistent=False, loop=loop) as tile:
         k.copy(t.all, x[span(tile * 256, 256)])
         k.copy(y[span(tile * 256, 256)], t.all)
     return k.finish()
 
 
-def test_a_kernel_runs_and_prints() -> None:
-    kernel, x = copy_kernel(), np.arange(1000, dtype=np.float32)
+@pytest.mark.parametrize("loop", [True, False])
+def test_a_kernel_runs_and_prints(loop: bool) -> None:
+    kernel, x = copy_kernel(loop), np.arange(1000, dtype=np.float32)
     found = interpret(kernel, {"x": x, "y": np.zeros_like(x)}).outputs["y"]
     assert (found == x).all()
     text = show(kernel)
     assert "one CTA for each of 4 tiles" in text
     assert "copy t[0:+256] <- x[tile * 256:+256]" in text
+    assert ("for tile in" in text) == loop
 
 
 def _pair(k: ThreadBuilder) -> tuple[ir.Buffer, ir.Buffer]:

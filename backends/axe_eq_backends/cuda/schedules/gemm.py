@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from math import gcd, prod
 from typing import Any, NamedTuple
 
@@ -150,9 +151,10 @@ class _Writer(Copies):
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(self.cols) if problem.out.major else self.cols
         sums = rows * width * len(problem.products) // GROUP_THREADS
-        of_run = run, self.size, problem.out.major
-        most = panel_most(tiles.panel_width(*of_run), tiling.consumers, sums, rows, self.size)
-        self.wide = tiles.panel_width(*of_run, int(most))
+        # What memory merges is stored once, and blocks of a placed result have panels of their own.
+        wide = partial(tiles.panel_width, run, self.size, problem.out.major)
+        most = panel_most(wide(), tiling.consumers, sums, rows, self.size)
+        self.wide = wide(int(most), bool(problem.merges) or run < self.cols)
         self.panels = -(-self.cols // self.wide)
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:
@@ -491,8 +493,11 @@ class _Writer(Copies):
 
     def _columns(self, panel: int) -> slice:
         part, own = divmod(panel, self.panels)
-        first = part * self.cols
-        return slice(first + own * self.wide, first + min((own + 1) * self.wide, self.cols))
+        first, last = part * self.cols, (part + 1) * self.cols
+        begin = first + own * self.wide
+        if self.p.out.major:  # a panel is whole lines: the last begins earlier
+            begin = min(begin, last - self.wide)
+        return slice(begin, min(begin + self.wide, last))
 
     def _operands(
         self,

@@ -83,7 +83,7 @@ class Copies:
         k, t = self.k, self.t
         per_batch = self.rows_of_tiles * self.cols_of_tiles
         persistent = t.split == 1 or bool(t.rest)
-        shared = k.tiles(self.count, persistent=persistent, first=self.whole)
+        shared = k.tiles(self.count, persistent=persistent, first=self.whole, loop=False)
         with k.waves(self.whole) if alone else shared as number:
             lead: Lead = ()
             tile: Int = number

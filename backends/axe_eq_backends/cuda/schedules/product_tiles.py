@@ -58,7 +58,9 @@ def largest_tile(dtype: str) -> int:
     return MOST_BYTES // DTYPES[DTYPES[dtype].accumulate].itemsize
 
 
-def step_depth(t: Tile, n_products: int, deepest: int, read: tuple[int, int], most: int) -> int:
+def step_depth(
+    t: Tile, n_products: int, deepest: int, held: tuple[int, int], read: tuple[int, int], most: int
+) -> int:
     """Elements of the reduced dim that a step takes.
 
     Small tiles wait for every step's reads: fewer, deeper steps. What a step reads is in registers
@@ -68,7 +70,8 @@ def step_depth(t: Tile, n_products: int, deepest: int, read: tuple[int, int], mo
         t: the tile, of any step.
         n_products: products with a tile each.
         deepest: extent of the longest reduced dim.
-        read: bytes of registers that an element of the rows' factors takes, and of the columns'.
+        held: bytes of registers that an element of the rows' factors takes, and of the columns'.
+        read: bytes more of those that are there to be read.
         most: times as deep as the steps of a full tile.
     """
     room, dtype = largest_tile(t.dtype) // n_products, DTYPES[t.dtype]
@@ -79,7 +82,8 @@ def step_depth(t: Tile, n_products: int, deepest: int, read: tuple[int, int], mo
     depth = max(whole, some)
     sums = t.m * t.n * n_products * DTYPES[dtype.accumulate].itemsize
     free = (MOST_HELD - OF_FRAGMENTS) * WORD * t.warps * WARP - sums
-    while depth > least and (t.m * read[0] + t.n * read[1]) * depth > free:
+    of_depth, of_there = (t.m * rows + t.n * cols for rows, cols in (held, read))
+    while depth > least and of_depth * depth + of_there * min(depth, deepest) > free:
         depth //= 2
     return depth
 

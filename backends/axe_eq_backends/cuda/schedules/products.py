@@ -10,6 +10,7 @@ they lie are copied to shared memory beside that, three steps ahead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import gcd, prod
 
@@ -19,6 +20,7 @@ from axe_eq.kernel.expr import Int, minimum
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.ir import span
+from axe_eq.kernel.threads.live import words
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import mma
@@ -40,6 +42,7 @@ from axe_eq_backends.cuda.schedules.product_tiles import (
     LaneTile,
     Tile,
     accumulator,
+    largest_tile,
     most_parts,
     warp_grid,
 )  # fmt: skip
@@ -47,8 +50,9 @@ from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand
 
 BUFFERS, QUAD = 2, 4
 SLOTS = 3  # of shared memory that asynchronous copies of steps take turns in
-# Elements of the reduced dim that lanes multiply at once.
-LANE_DEPTH = 2
+# Elements of the reduced dim that lanes multiply at once. Words of fragments that are read in turns
+# where a step is no loop: ptxas reads ahead of straight code until registers end.
+LANE_DEPTH, MOST_AHEAD = 2, 256
 
 
 def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
@@ -140,7 +144,9 @@ class _Writer:
         counts = (self.m.count, self.n.count)
         per_batch = prod(counts)
         batches = [c.shape[d] for d in self.outer]
-        with k.tiles(prod(batches) * per_batch, persistent=False) as number:
+        # Full tiles leave no registers for what a loop over tiles would keep.
+        full = not t.matrix and len(self.accs) * t.m * t.n >= largest_tile(self.dtype)
+        with k.tiles(prod(batches) * per_batch, persistent=False, loop=not full) as number:
             at: dict[int | str, Int | span] = {}
             if batches:
                 at |= zip(self.outer, digits(k, number // per_batch, batches, "batch"), strict=True)
@@ -315,8 +321,16 @@ class _Writer:
         """Multiply what copies fetch, the next fragments on their way; their slot is then free."""
         k, steps, chunks = self.k, self._steps(phase), self.t.k // self.chunk
 
+        # Places and guards of copies are computed for each step where a loop makes few of them:
+        # kept around it they were spilled.
+        anew = steps <= 2 * SLOTS
+
         def fetch(step: Int) -> None:
-            now = self._here(phase, at, step)
+            sides = {x: s for x, s in at.items() if isinstance(s, span)}
+            here = {
+                x: span(k.let(f"{x}_at", s.begin, anew=anew), s.extent) for x, s in sides.items()
+            }
+            now = self._here(phase, {**at, **here}, step)
             for f in factors.values():
                 k.copy_async(f.shared[step % SLOTS], self.tensors[f.number].view(now))
 
@@ -427,11 +441,18 @@ class _Writer:
     def _multiply(
         self, phase: _Phase, factors: Mapping[tuple[str, Cell], _Factor], buffer: Int
     ) -> None:
-        k = self.k
-        for begin in range(0, self.t.k, self.chunk):
-            for factor in factors.values():
-                k.copy(factor.fragment.all, factor.shared[buffer, :, span(begin, self.chunk)])
-            self._products(phase, {key: factor.fragment for key, factor in factors.items()})
+        k, depth, chunk = self.k, self.t.k, self.chunk
+        of_chunk = words({factor.fragment for factor in factors.values()})
+        alone = not self.t.matrix and self._steps(phase) == 1
+        while alone and depth > chunk and depth // chunk * of_chunk > MOST_AHEAD:
+            depth //= 2
+        loop = k.range(self.t.k, step=depth, name="part") if depth < self.t.k else nullcontext(0)
+        with loop as part:
+            for begin in range(0, depth, chunk):
+                for factor in factors.values():
+                    here = factor.shared[buffer, :, span(part + begin, chunk)]
+                    k.copy(factor.fragment.all, here)
+                self._products(phase, {key: factor.fragment for key, factor in factors.items()})
 
     def _products(self, phase: _Phase, fragments: Mapping[tuple[str, Cell], ir.Buffer]) -> None:
         for number in phase.numbers:

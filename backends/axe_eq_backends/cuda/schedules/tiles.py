@@ -30,22 +30,28 @@ def swizzled_width(cols: int, itemsize: int) -> int:
     return min(128 // itemsize, cols & -cols)
 
 
-def panel_width(cols: int, itemsize: int, major: int = 1, most: int = MOST_PANEL) -> int:
+def panel_width(
+    cols: int, itemsize: int, major: int = 1, most: int = MOST_PANEL, whole: bool = False
+) -> int:
     """Columns of a tile of results that are stored at once: a panel.
 
     It has lines of 128 or 64 bytes, which are swizzled, where columns are so many of them. Others
     have lines that follow each other: an odd number of 16 bytes is in all banks without a swizzle.
-    Where columns are contiguous (`major` 0) each of them is lines of its own, and the last panel
-    may have fewer.
+    Where only narrow panels divide the columns, as eights alone do 184 of them, wider ones do not:
+    the last begins earlier, and stores again what the panel before it stored. Where columns are
+    contiguous (`major` 0) each of them is lines of its own, and the last panel may have fewer.
 
     Args:
         cols: of the tile.
         itemsize: bytes of an element.
         major: the result's contiguous dim.
         most: columns that registers hold at once, 8 at least.
+        whole: whether panels divide the columns, however narrow.
 
     >>> panel_width(192, 2), panel_width(160, 2), panel_width(80, 2), panel_width(152, 2)
     (64, 32, 80, 152)
+    >>> panel_width(184, 2, most=64), panel_width(184, 2, most=64, whole=True)
+    (64, 8)
     >>> panel_width(152, 2, major=0), panel_width(128, 2, most=48)
     (56, 32)
     """
@@ -56,9 +62,15 @@ def panel_width(cols: int, itemsize: int, major: int = 1, most: int = MOST_PANEL
         widest //= 2
     if widest * itemsize >= 64:
         return widest
-    whole = [n for n in range(8, min(cols, most) + 1, 8) if cols % n == 0]
-    few = [n for n in whole if 32 <= n <= 128] or whole
-    return max(few, default=widest)
+    widths = range(8, min(cols, most) + 1, 8)
+    even = [n for n in widths if cols % n == 0]
+    found = max([n for n in even if 32 <= n <= 128] or even, default=widest)
+    if found * itemsize >= 64 or whole:
+        return found
+    # In all banks, as above; of these the least that is stored, a store costing some columns.
+    lines = [n for n in widths if n * itemsize in (64, 128) or n * itemsize // 16 % 2]
+    wide = [n for n in lines if n * itemsize >= 64]
+    return min(wide, key=lambda n: -(-cols // n) * (n + 8), default=found)
 
 
 def staged_panels(panels: int, most: int) -> int:
