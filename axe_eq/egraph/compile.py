@@ -101,7 +101,9 @@ class Writer:
 
     def need(self, call: Call) -> str:
         """The request for a call's table entry."""
-        return f"(need_{call.function.name} {' '.join(self.text(a) for a in call.args)})"
+        assert isinstance(call.function, Primitive)
+        asked = f'{needed(call.function)} "{call.function.name}"'
+        return f"({asked} {' '.join(self.text(a) for a in call.args)})"
 
 
 def _same(left: str, right: str) -> str:
@@ -389,7 +391,7 @@ def symbols_in(values: Iterable[Any]) -> set[Symbol]:
 
 
 def declare(symbols: Sequence[Symbol], analyses: Sequence[Analysis], *, record: bool) -> list[str]:
-    """Sorts, constructors and tables; those of primitives are `tables_of` each."""
+    """Sorts, constructors and tables; those of primitives are `tables_of` them."""
     sorts = sorted({s.name for y in symbols for s in (*y.args, y.result) if not s.primitive})
     lines = [f"(ruleset {ANALYSIS})", f"(ruleset {CLEARING})", *(f"(sort {s})" for s in sorts)]
     for y in symbols:
@@ -408,13 +410,23 @@ def declare(symbols: Sequence[Symbol], analyses: Sequence[Analysis], *, record: 
     return lines
 
 
-def tables_of(primitive: Primitive) -> list[str]:
-    """What is asked of a primitive, and its answers."""
+def needed(primitive: Primitive) -> str:
+    """The table of what is asked of all primitives with such arguments.
+
+    To look at an e-graph takes as long as it has tables, and most primitives are asked seldom.
+    """
+    return "need_" + "".join(s.name[0] for s in primitive.args)
+
+
+def tables_of(primitive: Primitive) -> dict[str, str]:
+    """What is asked of a primitive, after its name, and its answers: declarations by table."""
     args = " ".join(s.name for s in primitive.args)
-    return [
-        f"(relation need_{primitive.name} ({args}))",
-        f"(relation p_{primitive.name} ({args} {' '.join(s.name for s in primitive.results)}))",
-    ]
+    results = " ".join(s.name for s in primitive.results)
+    asked, answered = needed(primitive), f"p_{primitive.name}"
+    return {
+        asked: f"(relation {asked} (String {args}))",
+        answered: f"(relation {answered} ({args} {results}))",
+    }
 
 
 _TABLE = re.compile(r"\((?:constructor|relation|function) (\w+) \(([^)]*)\)")

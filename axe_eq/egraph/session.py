@@ -27,7 +27,7 @@ from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
 
 _SPAN = egg.RustSpan("axe_eq", 0, 0)
 _ANSWERS = re.compile(r"\(p_(\w+) ")  # those that a rule reads, see `Writer.call`
-_PRIMITIVES = re.compile(r"\((?:p|need)_(\w+) ")
+_TABLES = re.compile(r"\(((?:p|need)_\w+) ")
 
 
 def literal(value: int | str) -> Any:
@@ -122,7 +122,8 @@ class _Taught:
         analyses = self.analyses = tuple(dict.fromkeys([*analyses, *asked]))
         self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
         self._clearing: dict[str, str] = {}
-        self._undeclared = {p.name: text.tables_of(p) for p in self.primitives.values()}
+        tables = map(text.tables_of, self.primitives.values())
+        self._undeclared = {table: line for of in tables for table, line in of.items()}
         self._declare(text.declare(list(self.symbols.values()), analyses, record=record))
         self._expect(rule for a in analyses for rule in text.analysis_rules(a))
         self.answered()
@@ -164,14 +165,20 @@ class _Taught:
         self._waiting += sorted(waiting, key=lambda rule: len(rule[0]))  # however answers come
 
     def answered(self, primitives: Iterable[str] = ()) -> None:
-        """Teach the rules that waited for an answer of these, and for no other."""
+        """Teach the rules that waited for an answer of these, and for no other.
+
+        A table is declared where it is needed: whatever looks at all rows takes longer with more.
+        """
         self.answering.update(primitives)
+        self._need(f"p_{name}" for name in sorted(primitives))
         ready = [rule for needed, rule in self._waiting if needed <= self.answering]
         self._waiting = [rule for rule in self._waiting if not rule[0] <= self.answering]
         for rule in ready:
-            for name in _PRIMITIVES.findall(rule):
-                self._declare(self._undeclared.pop(name, ()))
+            self._need(_TABLES.findall(rule))
             self._run_text(rule)
+
+    def _need(self, tables: Iterable[str]) -> None:
+        self._declare(self._undeclared.pop(t) for t in tables if t in self._undeclared)
 
     def _declare(self, lines: Iterable[str]) -> None:
         for line in lines:  # one at a time: parsing is quadratic in the length of a text
@@ -287,7 +294,7 @@ class Session:
         )  # fmt: skip
         self._taught = _take(known)
         self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
-        self._needs = [(f"need_{name}", name) for name in self.primitives]
+        self._needs = sorted({text.needed(p) for p in self.primitives.values()})
         self.analyses = {a.name: a for a in self._taught.analyses}
         self._egg = self._taught.egg
         weakref.finalize(self, _give_back, known, self._taught).atexit = False
@@ -389,34 +396,35 @@ class Session:
         """Answer open requests for primitive entries; returns how many were answered."""
         if self._known_sizes is not None and self._answered is self._known_sizes:
             return 0
-        sizes, known = dict(self._sizes()), self._closed
-        asked = [n for table, n in self._needs if sizes.get(table, 0) > len(known.get(n, ()))]
+        sizes, closed = dict(self._sizes()), self._closed
+        asked = [t for t in self._needs if sizes.get(t, 0) > len(closed.setdefault(t, set()))]
         if not asked:
             self._answered = self._known_sizes
             return 0  # reading the tables copies the whole e-graph
-        commands = []
         frozen = self._egg.freeze().functions
-        answered, answering = 0, set[str]()
-        for name in asked:
-            function, closed = self.primitives[name], self._closed.setdefault(name, set())
-            for row in frozen[f"need_{name}"].rows:
-                if (inputs := tuple(row.inputs)) in closed:
-                    continue
-                closed.add(inputs)
+        new: dict[str, list[Sequence[Any]]] = {}
+        for table in asked:
+            rows = [tuple(row.inputs) for row in frozen[table].rows]
+            for row in rows:
+                if row not in closed[table]:
+                    new.setdefault(self.read(row[0], "String"), []).append(row[1:])
+            closed[table].update(rows)
+        commands, answering = [], set[str]()
+        for name, function in self.primitives.items():
+            for inputs in new.get(name, ()):
                 args = tuple(
                     self.read(v, s.name) for v, s in zip(inputs, function.args, strict=True)
                 )
-                answered += 1
                 for result in function.rows(args):
                     answering.add(name)
                     self._reach.answered(result)
                     row_ast = call(f"p_{name}", [literal(x) for x in (*args, *result)])
                     commands.append(egg.ActionCommand(egg.Expr_(_SPAN, row_ast)))
         if commands:
-            self._run(*commands)
             if not answering <= self._taught.answering:
                 self._taught.answered(answering)
-        return answered
+            self._run(*commands)
+        return sum(map(len, new.values()))
 
     def run(
         self,

@@ -125,6 +125,7 @@ class _Reader:
         self.cone = Cone(step.name, list(self.shape), len(self.shape), rounds=step.rounds)
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[Raw | Position | Fold | Prefix] = []
+        self.numbers: dict[Raw | Position | Fold | Prefix, int] = {}
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
         self.looked: dict[int, Cell] = {}  # dims beside the index space, and their integers
 
@@ -261,9 +262,10 @@ class _Reader:
             raise self.cone.refuse(
                 f"reduces, and stores {self.by_place}", "values to be copied there"
             )
-        if leaf not in self.leaves:
+        number = self.numbers.setdefault(leaf, len(self.leaves))
+        if number == len(self.leaves):
             self.leaves.append(leaf)
-        return arg(self.leaves.index(leaf))
+        return arg(number)
 
     def _load(self, number: int, node: TileNode, coords: Coords) -> Cell:
         return self._read(number, value_type(node.type), coords)

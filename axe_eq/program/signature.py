@@ -46,6 +46,8 @@ class Affine:
 
     def substitute(self, images: Mapping[int, Affine]) -> Affine:
         """Replace every index dim by an affine expression."""
+        if self.plain is not None:
+            return images[self.plain]
         total: dict[int, int] = {}
         offset = self.offset
         for dim, coefficient in self.terms:
@@ -63,6 +65,7 @@ class Affine:
         return "+".join(parts).replace("+-", "-")
 
 
+@cache
 def plain(dim: int) -> Affine:
     """The projection onto one index dim."""
     return Affine(((dim, 1),))

@@ -18,6 +18,7 @@ SELDOM = (
     "axe_eq_backends.nki.sim", "axe_eq_backends.nki.meaning", "axe_eq_backends.cuda.meaning",
     "axe_eq_backends.mesh.peers", "axe_eq_backends.mesh.mpi", "axe_eq_backends.cpu.run",
     "axe_eq_backends.cuda.run", "axe_eq_rules.layout_lists", "axe_eq_rules.digit_forms",
+    "networkx",
 )  # fmt: skip
 
 

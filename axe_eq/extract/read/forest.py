@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-import networkx as nx
-
 from axe_eq.egraph.session import Session
 from axe_eq.errors import ScheduleError
 from axe_eq.extract.read.order import admissible
@@ -25,6 +23,7 @@ from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import Symbol, Term
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.views import COPY, view_layout
+from axe_eq.walk import circles
 
 Views = Mapping[int, Sequence[tuple[int, str]]]
 LOAD, CELL, GATHER, SCAN = "load", "cell", "gather", "scan"
@@ -229,14 +228,14 @@ class Reader:
     def join_tiles(self) -> None:
         """Make one class of those that are one box of one value, asked for after other turns."""
         homes: dict[tuple[int, str], Any] = {}
-        tiles: nx.Graph[Any] = nx.Graph()
+        near: dict[Any, list[Any]] = {}
         for row in self.table("tile"):
             box, _ = boxes.split_turns(self.text(row.inputs[1]))
             home = homes.setdefault((self.id("Value", row.inputs[0]), box), row.output)
-            tiles.add_edge(home, row.output)
-        for part in nx.connected_components(tiles):
-            if len(part) > 1:
-                self._same |= dict.fromkeys(part, next(iter(part)))
+            near.setdefault(home, []).append(row.output)
+            near.setdefault(row.output, []).append(home)
+        for part in circles(near):
+            self._same |= dict.fromkeys(part, part[0])
 
     def text(self, value: Any) -> str:
         """A text column."""

@@ -9,8 +9,9 @@ simplest alternative, so nothing becomes impossible.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 
-import networkx as nx
+from axe_eq.walk import circles
 
 Edges = Mapping[int, Sequence[tuple[int, ...]]]
 
@@ -62,7 +63,8 @@ def admissible(
         kept = [ops for ops in outside if home[value] not in ops]
         merged.setdefault(home[value], []).extend(kept)
     simple, joint = ranks(nodes), ranks(merged)
-    circle = _circles(merged)
+    below = {v: list(chain.from_iterable(alternatives)) for v, alternatives in merged.items()}
+    circle = {v: number for number, part in enumerate(circles(below)) for v in part}
     last = len(simple) + 1
 
     def test(value: int, operands: Iterable[int]) -> bool:
@@ -79,18 +81,9 @@ def admissible(
 
 
 def _homes(nodes: Edges, same_memory: Iterable[tuple[int, int]]) -> dict[int, int]:
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(nodes)
-    graph.add_nodes_from(o for alternatives in nodes.values() for ops in alternatives for o in ops)
-    graph.add_edges_from(same_memory)
-    return {v: min(part) for part in nx.connected_components(graph) for v in part}
-
-
-def _circles(nodes: Edges) -> dict[int, int]:
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(nodes)
-    graph.add_edges_from(
-        (v, o) for v, alternatives in nodes.items() for ops in alternatives for o in ops
-    )
-    parts = enumerate(nx.strongly_connected_components(graph))
-    return {v: number for number, part in parts for v in part}
+    near: dict[int, list[int]] = {v: [] for v in nodes}
+    near |= {o: [] for alternatives in nodes.values() for ops in alternatives for o in ops}
+    for a, b in same_memory:
+        near.setdefault(a, []).append(b)
+        near.setdefault(b, []).append(a)
+    return {v: min(part) for part in circles(near) for v in part}

@@ -29,6 +29,8 @@ def reached(node: Node, given: Sequence[Array], marks: Sequence[Array]) -> Array
         given: values of its operands.
         marks: of these.
     """
+    if node.kind in (OP, SCAN) and not any(m.any() for m in marks):
+        return np.zeros(node.shape, bool)
     if node.kind == OP:
         sig = signature(node.text)
         space = sig.extents([x.shape for x in given])

@@ -86,8 +86,9 @@ def _operator(node: Node, operands: Sequence[Real]) -> Real:
     bad, gone = _reached(node, operands)
     bad, gone = bad | pole, gone | beyond
     if values.dtype.kind == "f":
-        bad = bad | np.isnan(values)
-        gone = gone | np.isinf(values) & ~bad & ~over(sig, _infinite(views), full)
+        bad, infinite = bad | np.isnan(values), np.isinf(values)
+        if infinite.any():
+            gone = gone | infinite & ~bad & ~over(sig, _infinite(views), full)
     return Real(values, bad & ~gone, gone)
 
 
@@ -126,19 +127,22 @@ def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
     found = cell_values(text, views)[0]
     if found.dtype.kind != "f":
         return integer_poles(text, views), none
-    sizes = [np.abs(v.astype(np.float64)) for v in np.broadcast_arrays(*views)]
+    sizes = [np.abs(v.astype(np.float64)) for v in views]
     finite = ~_infinite(views)
-    low, high = _MODERATE
-    moderate = np.logical_and.reduce([(a == 0) | ((a > low) & (a < high)) for a in sizes])
-    large = np.logical_or.reduce([a > _SATURATED for a in sizes])
-    ends = np.isinf(found) & finite
-    tiny = (np.abs(found) < _LEAST) & finite & ~moderate
-    # A pole beside an infinity is one too: inf / 0.
-    near = [np.where(np.isinf(v), np.sign(v), v) if v.dtype.kind == "f" else v for v in views]
-    beside = np.isinf(cell_values(text, near)[0])
-    one = (np.abs(found) == 1) & large if declared.rounds and not declared.jumps else none
-    undefined = np.isnan(found) | ends & moderate | beside & ~finite & np.isinf(found)
-    return none | undefined, none | ends & ~moderate | tiny | one & finite
+    ends, tiny = np.isinf(found) & finite, (np.abs(found) < _LEAST) & finite
+    undefined, lost = none | np.isnan(found), none
+    if ends.any() or tiny.any():
+        low, high = _MODERATE
+        moderate = none | True
+        for size in sizes:
+            moderate = moderate & ((size == 0) | ((size > low) & (size < high)))
+        undefined, lost = undefined | ends & moderate, (ends | tiny) & ~moderate
+    if declared.rounds and not declared.jumps:
+        lost = lost | (np.abs(found) == 1) & any_of([size > _SATURATED for size in sizes]) & finite
+    if not finite.all():  # a pole beside an infinity is one too: inf / 0
+        near = [np.where(np.isinf(v), np.sign(v), v) if v.dtype.kind == "f" else v for v in views]
+        undefined = undefined | np.isinf(cell_values(text, near)[0]) & ~finite & np.isinf(found)
+    return undefined, lost
 
 
 def _selector(node: Node, operands: Sequence[Real]) -> Real:

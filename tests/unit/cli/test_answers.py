@@ -275,7 +275,6 @@ def without(package: str, code: str) -> subprocess.CompletedProcess[str]:
         ("egglog", "import axe_eq; axe_eq.compile", "axe_eq.compile"),
         ("egglog", "import axe_eq; axe_eq.equivalent", "axe_eq.equivalent"),
         ("lark", "import axe_eq; axe_eq.read", "axe_eq.read"),
-        ("networkx", "import axe_eq; axe_eq.compile", "axe_eq.compile"),
         ("egglog", "sys.argv = ['axe', 'targets']; import axe_eq.__main__ as m; m.main()", "axe"),
         ("click", "sys.argv = ['axe', 'targets']; import axe_eq.__main__ as m; m.main()", "axe"),
         ("rich", "sys.argv = ['axe', 'targets']; import axe_eq.__main__ as m; m.main()", "axe"),

@@ -458,6 +458,30 @@ def test_results_of_large_tiles_are_stored_in_parts(dtype: str, full: bool) -> N
         check(w, plans, "random", seed)
 
 
+# Of a row, the sizes and the depth of the sum: what the text has then.
+SHORT = {
+    "parts of a step": ("fma.f32", (32, 128, 64), 61, "part += 16"),
+    "parts that end past the sum's": ("fma.f32", (64, 64, 64), 33, "part += 18"),
+    "a step whose end is past the sum's": ("mma.f16", (16, 32, 64), 20, ""),
+    "places of copies in a loop": ("mma.f64", (32, 64, 16), 61, "hold_i32(m_at"),
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", SHORT)
+def test_products_of_few_steps_are_right(name: str) -> None:
+    row, (m, n, k), depth, there = SHORT[name]
+    dtype = row.partition(".")[2]
+
+    def fn(a: Any, b: Any) -> Any:
+        return (xp.exp(a) if dtype == "f16" else a) @ b
+
+    w = whole(fn, *of(dtype, (m + 3, depth), (depth, n + 5)), row=row, m=m, n=n, k=k)
+    plans = plan(w.lowered.kernel, h200)
+    assert there in emit(plans).text
+    check(w, plans, "random", 1)
+
+
 def test_staged_panels_are_not_overwritten_at_the_ends_of_tiles() -> None:
     """Three panels in two slots would meet the last one of the tile before."""
     problem = Problem(64, 400, 64)

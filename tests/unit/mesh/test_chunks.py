@@ -120,7 +120,7 @@ DAMAGE = (
 )  # fmt: skip
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("n", "chunks", "rows", "damage", "wrong"),
     [*((n, c, 64, *d) for n, c in ((2, 1), (2, 2), (4, 2)) for d in DAMAGE),

@@ -58,6 +58,7 @@ def test_scans_with_the_totals_of_ranks_before_are_decided(before: Any, wanted: 
     assert not isinstance(found, axe.Proved) or axe.check_certificate(found.certificate)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("devices", "rows", "fn"), [
     (3, 3, lambda x: xp.cumulative_sum(x * 2, axis=0)),
     (2, 2, lambda x: xp.cumulative_sum(x, axis=0)),

@@ -50,6 +50,7 @@ def flat(results: Any) -> list[Any]:
     return list(results) if isinstance(results, tuple | list) else [results]
 
 
+@pytest.mark.sampled(3, slow=["three"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_one_kernel_hands_another_stays_in_sbuf(name: str) -> None:
     fn, specs = PROGRAMS[name]

@@ -53,6 +53,7 @@ HALF: dict[str, Callable[[Target], Target]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("half", HALF)
 def test_half_of_a_machine_takes_other_blocks_of_the_same_product(half: str) -> None:
     """By the search, as a user's program is compiled."""

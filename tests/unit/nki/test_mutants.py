@@ -31,7 +31,7 @@ from tests.unit.nki.test_launches import PROGRAMS, drawn
 from tests.unit.nki.test_texts import WEIGHT, X, Y, Z, attention, product, tiles
 
 ROWS = 4000  # of what is gathered from: more than narrow integers count
-SAMPLE = 20  # of so many changes one is tried by default
+SAMPLE = 30  # of so many changes one is tried by default
 # Forms of `test_texts` again, at sizes at which the simulator is quick and all bits of types count.
 GENERATED: dict[str, Callable[[], texts.Kernel]] = texts.KERNELS | {
     "gemm": lambda: product(Tensor("a", "bf16", (1, 0, 256)), Tensor("b", "bf16", (0, 1, 512)),

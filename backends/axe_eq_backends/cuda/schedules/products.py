@@ -50,9 +50,11 @@ from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand
 
 BUFFERS, QUAD = 2, 4
 SLOTS = 3  # of shared memory that asynchronous copies of steps take turns in
-# Elements of the reduced dim that lanes multiply at once. Words of fragments that are read in turns
-# where a step is no loop: ptxas reads ahead of straight code until registers end.
-LANE_DEPTH, MOST_AHEAD = 2, 256
+# Elements of the reduced dim that lanes multiply at once.
+LANE_DEPTH = 2
+# Words of fragments, and multiply-adds of a thread, of which both are more in no straight code that
+# is no loop: ptxas reads ahead until registers end, and spills what it found before.
+MOST_AHEAD, WRITTEN_OUT = 256, 512
 
 
 def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
@@ -441,12 +443,17 @@ class _Writer:
     def _multiply(
         self, phase: _Phase, factors: Mapping[tuple[str, Cell], _Factor], buffer: Int
     ) -> None:
-        k, depth, chunk = self.k, self.t.k, self.chunk
-        of_chunk = words({factor.fragment for factor in factors.values()})
-        alone = not self.t.matrix and self._steps(phase) == 1
-        while alone and depth > chunk and depth // chunk * of_chunk > MOST_AHEAD:
-            depth //= 2
-        loop = k.range(self.t.k, step=depth, name="part") if depth < self.t.k else nullcontext(0)
+        k, chunk, parts = self.k, self.chunk, 1
+        chunks = self.t.k // chunk
+        if self._steps(phase) == 1:
+            chunks = -(-phase.span.extent // chunk)  # past the end are zeros
+            ahead = chunks * words({factor.fragment for factor in factors.values()})
+            sums = self.t.m * self.t.n // self.threads * len(phase.numbers)
+            run = min(ahead / MOST_AHEAD, chunks * chunk * sums / WRITTEN_OUT)
+            while not self.t.matrix and parts < min(run, chunks):
+                parts *= 2
+        depth = -(-chunks // parts) * chunk
+        loop = k.range(parts * depth, step=depth, name="part") if parts > 1 else nullcontext(0)
         with loop as part:
             for begin in range(0, depth, chunk):
                 for factor in factors.values():
