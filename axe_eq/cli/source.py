@@ -18,7 +18,6 @@ import numpy as np
 
 from axe_eq.errors import ArgumentError, AxeError, ProgramError
 
-
 _ARRAY = "an .npy file"
 
 
