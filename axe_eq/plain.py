@@ -21,7 +21,7 @@ from axe_eq.errors import ArgumentError, said
 T = TypeVar("T")
 
 # What reading data may raise that was never written so, where classes read their own.
-_DAMAGED = (
+DAMAGED = (
     ArgumentError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
     ValueError,
 )  # fmt: skip
@@ -84,7 +84,7 @@ def of_bytes(where: str, data: bytes, kind: type[T], version: str) -> T:
         if found.pop("format") != version:
             raise ValueError
         return read(where, found, kind)
-    except _DAMAGED:
+    except DAMAGED:
         wrong = "is damaged or of another version"
         raise ArgumentError(where, wrong, f"format {version}") from None
 

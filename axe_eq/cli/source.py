@@ -18,6 +18,8 @@ import numpy as np
 
 from axe_eq.errors import ArgumentError, AxeError, ProgramError
 
+_ARRAY = "an .npy file"
+
 
 def load_function(text: str) -> Any:
     """The function that ``FILE:FN`` names.
@@ -157,9 +159,10 @@ def load_arrays(paths: Sequence[str]) -> list[Any]:
     arrays = []
     for path in paths:
         try:
-            arrays.append(np.load(path, allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
-            raise ArgumentError(
-                f"file {path!r}", f"does not load ({error})", "an .npy file"
-            ) from None
+            array = np.load(path, allow_pickle=False)
+        except Exception as error:  # numpy reads what is no such file in several ways
+            raise ArgumentError(f"file {path!r}", f"does not load ({error})", _ARRAY) from None
+        if not isinstance(array, np.ndarray):
+            raise ArgumentError(f"file {path!r}", f"holds {len(array)} arrays", _ARRAY)
+        arrays.append(array)
     return arrays

@@ -127,15 +127,18 @@ class GlobalTensor:
         self.owned = np.zeros(len(self.data), bool)  # not what lies between its rows
         self.owned[index] = True
         self.count = np.zeros(len(self.data), np.int32)
-        self.output, self.merged, self.instance = False, False, 0
+        self.output, self.merged, self.again, self.instance = False, False, False, 0
         self.user: Any = None  # who runs that instance
         self.entry: Any = None  # of what is stored now, where that was begun before
         self.watch: Watch = unwatched
         self.owner = np.zeros(0, np.int64)
 
-    def clear(self, merged: bool = False) -> None:
-        """Become an output: what it held is not there to be read, only to be merged with."""
-        self.output, self.merged = True, merged
+    def clear(self, merged: bool = False, again: bool = False) -> None:
+        """Become an output: what it held is not there to be read, only to be merged with.
+
+        With `again` an instance may write the bits that it wrote there, which counts once.
+        """
+        self.output, self.merged, self.again = True, merged, again
         if not merged:
             self.data[:] = 0
         self.owner = np.full(len(self.data), -1)
@@ -187,8 +190,14 @@ class GlobalTensor:
             raise KernelFault(
                 f"tensor {self.buffer}", f"element {wrong} is written", "elements that it has"
             )
-        self.data[element[active]] = values[active]
-        np.add.at(self.count, element[active], 1)
+        place, before = element[active], self.data[element[active]]
+        self.data[place] = values[active]
+        counted: Any = 1
+        if self.again:
+            bits = f"u{before.itemsize}"
+            other = before.view(bits) != self.data[place].view(bits)
+            counted = other | (self.count[place] == 0) | (self.owner[place] != self.instance)
+        np.add.at(self.count, place, counted)
         self.watch(self.buffer.name, element[active], values[active])
         if self.output:
             self.owner[element[active]] = self.instance

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from axe_eq import plain
 from axe_eq.errors import ScheduleError, cause
 from axe_eq.files import write_text
 from axe_eq.layout import Mesh
@@ -368,7 +369,7 @@ def plan_from_json(text: str) -> MeshPlan:
         return plan_of(data)
     except ScheduleError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except plain.DAMAGED as error:
         wrong = f"does not read ({cause(error)})"
         raise ScheduleError("mesh plan", wrong, "what to_json wrote") from None
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from axe_eq import plain
 from axe_eq.errors import ArgumentError, cause
 from axe_eq.files import write_text
 from axe_eq.schedule.graph import KernelStep
@@ -43,7 +44,7 @@ def read(path: Path) -> dict[str, dict[str, dict[str, Any]]]:
         found: dict[str, dict[str, dict[str, Any]]] = json.loads(path.read_text())
         entries = [e for known in found.values() for e in known.values()]
         is_right = all(0 < float(e["factor"]) < math.inf and e["kernels"] > 0 for e in entries)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, *plain.DAMAGED) as error:
         raise ArgumentError(f"file {str(path)!r}", f"does not read ({cause(error)})",
                             expected) from None  # fmt: skip
     if not is_right:

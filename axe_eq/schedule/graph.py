@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from axe_eq import plain
-from axe_eq.errors import ArgumentError, ScheduleError, cause
+from axe_eq.errors import ScheduleError, cause
 from axe_eq.program.node import sel_type
 from axe_eq.program.ops import split_text
 from axe_eq.program.signature import signature
@@ -367,6 +367,6 @@ def from_json(text: str) -> ScheduleGraph:
     """
     try:
         return plain.read("schedule", json.loads(text), ScheduleGraph)
-    except (ValueError, ArgumentError) as error:
+    except plain.DAMAGED as error:
         wrong = f"does not read ({cause(error)})"
         raise ScheduleError("schedule text", wrong, "what to_json wrote") from None

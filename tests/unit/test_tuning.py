@@ -209,7 +209,14 @@ def test_a_correction_changes_the_choice() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"h200": {"lanes": {"factor": -1, "kernels": 1}}}', '{"h200": {"lanes": 2}}'],
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        '{"h200": {"lanes": {"factor": -1, "kernels": 1}}}',
+        '{"h200": {"lanes": 2}}',
+        f'{{"h200": {{"lanes": {{"factor": {10**400}, "kernels": 1}}}}}}',
+    ],
 )
 def test_what_is_no_file_of_corrections_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "corrections.json"

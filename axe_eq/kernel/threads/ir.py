@@ -437,6 +437,7 @@ class Kernel(ir.Kernel):
         streamed: names of outputs that nothing finds in a cache after the kernel: theirs are the
             first places that caches give up.
         awaited: names of inputs that other devices write while the kernel runs.
+        again: names of outputs whose elements a CTA may write again, with the same bits.
     """
 
     n_warps: int = field(kw_only=True)
@@ -448,6 +449,7 @@ class Kernel(ir.Kernel):
     resident: int = 0
     streamed: frozenset[str] = frozenset()
     awaited: frozenset[str] = frozenset()
+    again: frozenset[str] = frozenset()
     issuer: ClassVar[str] = "thread"
     issuer_numbers: ClassVar[frozenset[str]] = frozenset(v.name for v in (WARP, LANE, THREAD))
 

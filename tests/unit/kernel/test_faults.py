@@ -67,6 +67,15 @@ def _twice(k: ThreadBuilder) -> None:
     k.copy(y.all, t.all)
 
 
+def _again(k: ThreadBuilder, value: float = 1.0) -> None:
+    _twice(k)
+    k.kernel.again = frozenset({"y"})
+    if value != 1.0:
+        (t,) = k.kernel.buffers
+        k.fill(t.all, value)
+        k.copy(k.kernel.tensors[-1].all, t.all)
+
+
 def _half(k: ThreadBuilder) -> None:
     y, t = k.tensor("y", "f32", (512,), output=True), _tile(k)
     k.fill(t.all, 1.0)
@@ -242,6 +251,7 @@ X, Y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
 FAULTS: dict[str, tuple[Callable[[ThreadBuilder], None], str]] = {
     "unwritten registers": (_unwritten, "registers of t that were never written"),
     "written twice": (_twice, r"element \(0,\) is written 2 times"),
+    "other bits again": (lambda k: _again(k, 2.0), r"element \(0,\) is written 2 times"),
     "half written": (_half, r"element \(256,\) is written 0 times"),
     "a wait without end": (_for_ever, "deadlock"),
     "an output as input": (_output_as_input, "y: is read where this CTA has not written it"),
@@ -290,6 +300,7 @@ def _product(k: ThreadBuilder) -> None:
 RIGHT: dict[str, tuple[Callable[[ThreadBuilder], None], Arrays, Any]] = {
     "store": (_store, {"y": Y}, 1.0),
     "async copy": (_async_copy, {"x": X, "y": Y}, X),
+    "the same bits again": (_again, {"y": Y}, 1.0),
     "product": (_product, {"y": np.zeros((64, 64), np.float32)}, 64.0),
 }
 

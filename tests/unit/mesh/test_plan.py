@@ -218,7 +218,7 @@ def test_a_text_that_was_changed_is_refused_by_its_digest() -> None:
     at = text.index('"src": [0') + len('"src": [')
     with pytest.raises(ScheduleError, match="was changed after it was written"):
         plan_from_json(text[:at] + "1" + text[at + 1 :])
-    for wrong in ("", "{}", text[:-9], text.replace('"format": 3', '"format": 9')):
+    for wrong in ("", "{}", "[" * 100_000, text[:-9], text.replace('"format": 3', '"format": 9')):
         with pytest.raises(ScheduleError, match=r"^mesh plan: "):
             plan_from_json(wrong)
 

@@ -102,7 +102,7 @@ def interpret(
     }
     learned: list[Told] = []
     for name in kernel.outputs:
-        tensors[name].clear(merged=name in kernel.merged)
+        tensors[name].clear(name in kernel.merged, name in kernel.again)
         tensors[name].watch = watch
     n_tiles = int(evaluate(kernel.tiles, env))
     n = kernel.cluster

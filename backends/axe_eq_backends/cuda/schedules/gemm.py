@@ -211,6 +211,8 @@ class _Writer(Copies):
         }
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
+        if p.out.major and self.cols % self.wide:  # the last panel begins earlier
+            k.kernel.again = frozenset({self.out.name})
         for name, (matrix, extent, tile, part) in sides.items():
             size = DTYPES[matrix.dtype].itemsize
             layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile, part))
