@@ -68,7 +68,7 @@ def panel_width(
     if found * itemsize >= 64 or whole:
         return found
     # In all banks, as above; of these the least that is stored, a store costing some columns.
-    lines = [n for n in widths if n * itemsize in (64, 128) or n * itemsize // 16 % 2]
+    lines = [n for n in widths if n * itemsize in (64, 128) or n * itemsize % 32 == 16]
     wide = [n for n in lines if n * itemsize >= 64]
     return min(wide, key=lambda n: -(-cols // n) * (n + 8), default=found)
 
