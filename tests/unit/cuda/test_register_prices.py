@@ -106,8 +106,8 @@ def test_products_of_f64_have_two_accumulators_of_a_warp(m: int, k: int, n: int)
         (kernel,) = (kernel for kernel in exe.kernels if kernel.schedule == "register_products")
         assert exe.source
         assert (kernel.row == "fma.f64") == (m == 8)
-        sizes = (kernel.parameters[name] for name in ("m", "n", "k"))
-        tile = Tile(*sizes, kernel.row == "mma.f64", "f64", kernel.parameters["warps"])
+        rows, cols, depth, warps = (kernel.parameters[x] for x in ("m", "n", "k", "warps"))
+        tile = Tile(rows, cols, depth, kernel.row == "mma.f64", "f64", warps)
         assert not tile.matrix or not few_accumulators(tile, "f64", *sides)
 
 
