@@ -121,23 +121,28 @@ def _value(monoid: str, terms: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _moved(fn: Callable[..., Array], arrays: Sequence[Array], errors: Sequence[Array]) -> Array:
-    """How far a function moves where its operands do, one at a time.
+    """How far a function moves where its operands do: one at a time, or all, if that is further.
 
-    Moves of a part are scaled up: a sine is where it was after a period.
+    Moves of a part are scaled up: a sine is where it was after a period. A square of what is 0 but
+    for rounding moves only where both of its operands do.
     """
     was = np.asarray(fn(*arrays))
-    found = np.zeros(was.shape)
-    for at, off in enumerate(errors):
-        if not off.any():
-            continue
+    moving = [at for at, off in enumerate(errors) if off.any()]
+
+    def far(which: Sequence[int]) -> Array:
+        found = np.zeros(was.shape)
         for sign in (1, -1):
-            far = np.zeros(was.shape)
+            most = np.zeros(was.shape)
             for part in PARTS:
                 changed = list(arrays)
-                changed[at] = _shifted(arrays[at], sign * part * off)
-                far = np.maximum(far, _apart(np.asarray(fn(*changed)), was) / part)
-            found = found + far
-    return found
+                for at in which:
+                    changed[at] = _shifted(arrays[at], sign * part * errors[at])
+                most = np.maximum(most, _apart(np.asarray(fn(*changed)), was) / part)
+            found = found + most
+        return found
+
+    alone = sum((far([at]) for at in moving), np.zeros(was.shape))
+    return np.maximum(alone, far(moving)) if len(moving) > 1 else alone
 
 
 def _shifted(array: Array, by: Array) -> Array:

@@ -129,3 +129,15 @@ def test_ragged_extents(memory: Memory, full: bool) -> None:
         want = (left if way[0] == "n" else left.T) @ (right if way[1] == "n" else right.T)
         worst = np.abs(flat["out0"].reshape(m, n) - want).max() / np.abs(want).max()
         assert worst < 2 * unit.TOLERANCE[dtype], f"{m} {n} {k} {way} {dtype}: {worst}"
+
+
+def test_short_sums_of_f64_are_the_same_each_time() -> None:
+    """By chains of one accumulator they were others in every run."""
+    for m, n, k, way in ((1024, 17, 64, "tn"), (500, 40, 96, "nt"), (3333, 129, 35, "nn")):
+        shapes = unit.shapes(m, n, k, way)
+        exe = axe.compile(unit.transposable(way), *unit.of("f64", *shapes), target="h200")
+        for seed in range(5):
+            draw = np.random.default_rng(seed)
+            a, b = (draw.standard_normal(s) for s in shapes)
+            want = (a if way[0] == "n" else a.T) @ (b if way[1] == "n" else b.T)
+            np.testing.assert_allclose(exe(a, b), want, atol=1e-11)

@@ -89,6 +89,15 @@ def test_a_product_that_overflows_in_some_order_is_not_asked() -> None:
     assert difference(found, wide, [wide], TOLERANCE, 0.0, bound) == ((1,), 1)
 
 
+def test_a_square_of_what_is_nothing_but_rounding_is_not_asked() -> None:
+    """Equal elements have no variance, and of their rounded mean a little: its sign is 0 or 1."""
+    x = np.full((2, 17), -1, np.float32)
+    x[1] = np.arange(17)
+    wide, _, bound = bounded(lambda x: xp.sign(xp.var(x, axis=1)), x)
+    assert wide.tolist() == [0, 1]
+    assert (bound >= 1).tolist() == [True, False]
+
+
 def test_a_lost_term_is_wrong_beyond_rounding() -> None:
     x = drawn(2, 30, 50)
     wide, narrow, bound = bounded(lambda x: xp.sum(x + 1.0, axis=1), x)

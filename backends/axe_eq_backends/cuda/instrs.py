@@ -100,7 +100,12 @@ _SINGLES = {
 
 
 def _mma(
-    dtype: str, acc: str, k: int, flops_per_s: float, fragments: Mapping[str, Layout]
+    dtype: str,
+    acc: str,
+    k: int,
+    flops_per_s: float,
+    fragments: Mapping[str, Layout],
+    accumulators: int = 1,
 ) -> Instr:
     return Instr(
         name=f"mma.{dtype}",
@@ -110,6 +115,7 @@ def _mma(
         scope="warp",
         flops_per_s=flops_per_s,
         operands=fragments,
+        limits={"accumulators": accumulators},
     )
 
 
@@ -122,9 +128,13 @@ MMA = (
     # What attention through mma.sync reached: a lower bound of the instruction's rate.
     _mma("f16", "f32", 16, 362e12, _PAIRS),
     _mma("bf16", "f32", 16, 362e12, _PAIRS),
-    # Derived: 132 SM x 1.98 GHz x 2 x 128 (datasheet: 67e12). Fragments of 16 deep leave too few
-    # registers for a tile of 128 x 64.
-    _mma("f64", "f64", 8, 66.9e12, _SINGLES),
+    # Derived: 132 SM x 1.98 GHz x 2 x 128 (datasheet: 67e12). Fragments of 16 deep leave too
+    # few registers for a tile of 128 x 64. Warps have two accumulators at least: with one,
+    # whose products follow each other while the next fragments are read, sums were wrong, and
+    # other ones in every run, for 4 of 10 shapes; with two or more for none of them, in ten
+    # tiles each (H200, NVRTC 13.0 and 13.5, 2026-11-27). Products by m8n8k4 were right there
+    # too, at half the rate.
+    _mma("f64", "f64", 8, 66.9e12, _SINGLES, accumulators=2),
 )
 
 

@@ -42,6 +42,7 @@ from axe_eq_backends.cuda.schedules.product_tiles import (
     WARP,
     WORD,
     Tile,
+    few_accumulators,
     largest_tile,
     least_tile,
     most_parts,
@@ -138,6 +139,8 @@ class RegisterProducts:
         columns.costs |= {"waits_s": paced - first, "latency_s": begin + first}
         largest = largest_tile(dtype)
         held = m * n * number
+        few = np.array([matrix and few_accumulators(t, dtype) for t in tiles])
+        columns.reject(few, "fewer accumulators of a warp than its products need")
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         room = MOST_HELD * DTYPES["f32"].itemsize * WARP * warps
         parts = np.array([most_parts(t, dtype) for t in tiles])

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.errors import DispatchError
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Access, Summary, Work
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.register_cost import WRITTEN, RegisterProducts
-from axe_eq_backends.cuda.schedules.product_tiles import Tile, step_depth
+from axe_eq_backends.cuda.schedules.product_tiles import Tile, few_accumulators, step_depth
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import lowered
 
@@ -93,6 +94,27 @@ def test_copies_fetch_factors_of_whole_words_that_matrix_units_take_as_they_lie(
         for t in (h200, slower)
     ]
     assert costs[0] < costs[1]
+
+
+def test_products_of_f64_have_two_accumulators_of_a_warp() -> None:
+    """With one, sums were wrong on an H200: see the row."""
+    for shapes in (((64, 17), (17, 64)), ((1024, 64), (64, 17)), ((33, 4000), (4000, 129))):
+        specs = [axe.Spec(shape, "f64") for shape in shapes]
+        with axe.debug(cache=0):
+            exe = axe.compile(lambda x, y: x @ y, *specs, target="h200")
+        for kernel in exe.kernels:
+            if kernel.schedule == "register_products":
+                m, n, warps = (kernel.parameters[name] for name in ("m", "n", "warps"))
+                assert m * n >= 2 * 16 * 8 * warps
+    tile = Tile(16, 32, 32, matrix=True)
+    with pytest.raises(DispatchError, match="16 x 32 of f64 by 4 warps; expected more accumul"):
+        lowered(
+            axe.trace(lambda x, y: x @ y, *specs),
+            "mma.f64",
+            dict(m=16, n=32, k=32, warps=4, band=8),
+        )
+    assert few_accumulators(tile, "f64")
+    assert not few_accumulators(tile, "f16")
 
 
 def test_prices_grow_with_what_is_multiplied() -> None:

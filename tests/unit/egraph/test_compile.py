@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-import axe_eq as axe
 from axe_eq.egraph.compile import analysis_rules, law_rules
 from axe_eq.egraph.session import Session
 from axe_eq.pack import installed
+from axe_eq.pipeline.saturation import saturate_program
 from axe_eq.program.facts import facts_of
+from axe_eq.program.terms import encode
 from benchmarks.compile import FAMILIES
 
 
@@ -54,7 +55,7 @@ def test_facts_about_several_values_are_asked_for_at_once() -> None:
     assert asking[0].count("(ask_facts ") == 2
 
 
-def test_a_deep_program_is_analysed_in_as_many_rounds_as_a_shallow_one(
+def test_a_deep_program_is_analysed_in_about_as_many_rounds_as_a_shallow_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Facts answered operator by operator would take a round of the whole e-graph for each."""
@@ -66,8 +67,8 @@ def test_a_deep_program_is_analysed_in_as_many_rounds_as_a_shallow_one(
         return fill(self)
 
     monkeypatch.setattr(Session, "fill", counted)
-    for n in (4, 12):
+    for n in (4, 40):  # one block, and two
         rounds.append(0)
-        with axe.debug(cache=0):
-            axe.compile(FAMILIES["transformer"](n), target="cpu")
-    assert rounds[1] <= rounds[0] + 12
+        program = FAMILIES["transformer"](n)
+        saturate_program(program, encode(program.outputs), list(installed().values()), ())
+    assert rounds[0] < rounds[1] <= rounds[0] + 25  # if answered one by one, 37 more

@@ -53,6 +53,18 @@ def least_tile(matrix: bool) -> tuple[int, int]:
     return (16, 32) if matrix else (16, 16)
 
 
+def few_accumulators(t: Tile, dtype: str) -> bool:
+    """Whether a warp has fewer accumulators than the row that multiplies asks for.
+
+    >>> few_accumulators(Tile(16, 32, 32, matrix=True), "f64")
+    True
+    >>> few_accumulators(Tile(16, 64, 32, matrix=True), "f64")
+    False
+    """
+    row = mma.row_of(dtype)
+    return t.m * t.n < row.limits["accumulators"] * row.shape[0] * row.shape[1] * t.warps
+
+
 def largest_tile(dtype: str) -> int:
     """Accumulators of a CTA's products of an element type."""
     return MOST_BYTES // DTYPES[DTYPES[dtype].accumulate].itemsize

@@ -42,6 +42,7 @@ from axe_eq_backends.cuda.schedules.product_tiles import (
     LaneTile,
     Tile,
     accumulator,
+    few_accumulators,
     largest_tile,
     most_parts,
     warp_grid,
@@ -66,7 +67,8 @@ def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
         name: of the kernel.
 
     Raises:
-        ScheduleError: products of several element types, or a tile that threads do not divide.
+        ScheduleError: products of several element types, a tile that threads do not divide, or of
+            which a warp has fewer accumulators than products need.
     """
     if any(o.end for o in c.operands):
         raise ScheduleError(f"kernel {name}", "reads parts that end past a tensor", "whole parts")
@@ -112,6 +114,9 @@ class _Writer:
         self.c, self.t = c, tile
         self.dtype = tile.dtype or c.dtype
         self.size = DTYPES[self.dtype].itemsize
+        if tile.matrix and few_accumulators(tile, self.dtype):
+            wrong = f"{tile.m} x {tile.n} of {self.dtype} by {tile.warps} warps"
+            raise ScheduleError(f"tile of {name}", wrong, "more accumulators of each warp")
         self.k = ThreadBuilder(name, tile.warps)
         self.threads = WARP * tile.warps
         self.chunk = mma.row_of(self.dtype).shape[2] if tile.matrix else LANE_DEPTH
