@@ -52,6 +52,8 @@ def panel_width(
     (64, 32, 80, 152)
     >>> panel_width(184, 2, most=64), panel_width(184, 2, most=64, whole=True)
     (64, 8)
+    >>> panel_width(168, 1, most=128)
+    64
     >>> panel_width(152, 2, major=0), panel_width(128, 2, most=48)
     (56, 32)
     """
