@@ -509,7 +509,10 @@ def name_list(what: str, given: Iterable[Any]) -> list[Any]:
 
 def _named(name: object, known: Mapping[str, Pack]) -> Pack:
     if not isinstance(name, str) or name not in known:
-        raise PackError(f"pack {name!r}", "is not installed", f"one of {' '.join(known)}")
+        raise PackError(
+            f"pack {name!r}", "is not installed", f"one of {' '.join(known)}",
+            hint="pip install -e FOLDER of a package with an entry point of axe_eq.packs",
+        )  # fmt: skip
     return known[name]
 
 

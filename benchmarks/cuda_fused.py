@@ -161,7 +161,7 @@ def main() -> None:
     parser = cuda_saved.arguments(__doc__, "cuda_fused.json")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
     parser.add_argument("--seed", type=int, help="of other shapes than those of models")
-    options = parser.parse_args()
+    options = cuda_saved.asked(parser)
     every = named() if options.seed is None else drawn(options.seed)
     some = list(cuda_saved.picked(every, options.only))
     if options.prepare:

@@ -202,7 +202,7 @@ def main() -> None:
     parser.add_argument("--plain", action="store_true", help="torch.mm alone")
     parser.add_argument("--seed", type=int, help="of other products than the named ones")
     parser.add_argument("--most", type=int, default=MOST, help="drawn products of a group")
-    options = parser.parse_args()
+    options = cuda_saved.asked(parser)
     some = cases(options.only, options.seed, options.most)
     if options.list:
         print("\n".join(case.name for case in some))

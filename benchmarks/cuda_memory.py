@@ -208,7 +208,7 @@ def main() -> None:
     parser = cuda_saved.arguments(__doc__, "cuda_memory.json")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
     parser.add_argument("--seed", type=int, help="of other programs than the named ones")
-    options = parser.parse_args()
+    options = cuda_saved.asked(parser)
     found = cases(options.only, options.seed)
     if options.prepare:
         cuda_saved.prepare(found, options.prepare, cuda_outputs.written)

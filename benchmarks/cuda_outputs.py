@@ -268,7 +268,7 @@ def main() -> None:
     """Prepare or measure."""
     parser = cuda_saved.arguments(__doc__, "cuda_outputs.json")
     parser.add_argument("--seed", type=int, help="of other programs than the named ones")
-    options = parser.parse_args()
+    options = cuda_saved.asked(parser)
     some = cases(options.only, options.seed)
     if options.prepare:
         cuda_saved.prepare(some, options.prepare, written, _results)

@@ -21,6 +21,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from benchmarks.terminal import need
+
 Found = dict[str, Any]
 MODES = ("default", "max-autotune-no-cudagraphs")  # of torch.compile
 SETS_BYTES = 300e6  # of buffers that take turns: several times the L2
@@ -40,14 +42,26 @@ C = TypeVar("C", bound=Named)
 
 def arguments(doc: str | None, file: str) -> argparse.ArgumentParser:
     """What such a benchmark is told; `file` is where figures go."""
-    parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=doc, formatter_class=raw)
     parser.add_argument("--prepare", type=Path, help="compile here and save there")
-    parser.add_argument("--gpu", action="store_true", help="measure")
+    parser.add_argument("--gpu", action="store_true", help="measure what --saved has")
     parser.add_argument("--saved", type=Path, help="where --prepare saved")
     default = Path(os.environ.get("OUT", "benchmarks/results")) / file
     parser.add_argument("--out", type=Path, default=default)
     parser.add_argument("--only", nargs="*", default=None, help="beginnings of names")
     return parser
+
+
+def asked(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What was asked for; one message where that is nothing, or cannot be done here."""
+    options = parser.parse_args()
+    options.saved = options.saved or options.prepare
+    if not (options.saved if options.gpu else options.prepare or getattr(options, "list", False)):
+        parser.error("nothing to do; expected --prepare FOLDER, or --gpu --saved FOLDER")
+    if options.gpu:
+        need("torch")
+    return options
 
 
 def picked(cases: Iterable[C], only: Sequence[str] | None) -> Iterator[C]:

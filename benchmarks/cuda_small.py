@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cuda_saved import chosen, save, shown
+from benchmarks.terminal import need
 
 Shape = tuple[int, int, int, str]  # rows, depth, columns, element type
 CALLS, ROUNDS, BYTES = 20, 15, 150e6
@@ -123,6 +124,7 @@ def measure(
         for shape in shapes:
             print(shape, shown(_saved(shape, options.prepare)), flush=True)
         return
+    need("torch")
     import torch
 
     found, folder = [], options.saved or Path(tempfile.mkdtemp())

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import axe_eq as axe
-from benchmarks.cuda_saved import Found, arguments, chosen, picked, save
-from benchmarks.terminal import need
+from benchmarks.cuda_saved import Found, arguments, asked, chosen, picked, save
 
 MESH = axe.Mesh({"x": 2})
 R, C, W = "P('x',None)", "P(None,'x')", "P(None,None)"
@@ -555,11 +554,10 @@ def main() -> None:
     """Prepare, or measure."""
     parser = arguments(__doc__, "mesh_cuda.json")
     parser.add_argument("--peers", action="store_true", help="one process with peer access")
-    options = parser.parse_args()
+    options = asked(parser)
     if options.prepare:
         prepare(options.prepare, options.only, options.peers)
     elif options.gpu:
-        need("torch")
         gpu(options.saved, options.out, options.only, options.peers)
 
 

@@ -379,9 +379,10 @@ def plot(rows: Sequence[Row], path: Path) -> None:
 
 def main() -> None:
     """Measure, or show what was measured."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--count", type=int, default=150)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
+    parser.add_argument("--first", type=int, default=1, help="seed")
+    parser.add_argument("--count", type=int, default=150, help="of seeds")
     parser.add_argument("--kinds", nargs="*", choices=KINDS, help="of programs; all by default")
     parser.add_argument("--target", default="h200")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/regret.json")
@@ -402,6 +403,14 @@ def main() -> None:
             path.write_bytes(gzip.compress(pickle.dumps(rows)))
         return
     if given.show is None:
+        from axe_eq.errors import DeviceError
+        from axe_eq_backends.cuda.driver import default_device, device_name
+
+        try:
+            gpu = device_name(default_device())
+        except DeviceError as error:
+            wrong = str(error).partition("\n")[0]
+            raise SystemExit(f"{wrong}, or --prepare FOLDER, or --show FILE") from None
         if given.tune:
             found = both(seeds, given.target, given.tune)
         elif given.saved:
@@ -409,12 +418,9 @@ def main() -> None:
         else:
             found = compiled(seeds, given.target)
         rows = list(gone_through(found, given.budget))
-        from axe_eq_backends.cuda.driver import default_device, device_name
-
         ran = [row for row in rows if "failed" not in row]
         said = {"tuned": [over_plain(row) for row in ran]} if given.tune else summed(figures(rows))
-        data = {"machine": {**machine(), "gpu": device_name(default_device())}, "rows": rows,
-                "figures": said}  # fmt: skip
+        data = {"machine": {**machine(), "gpu": gpu}, "rows": rows, "figures": said}
         given.out.write_text(json.dumps(data) + "\n")
         if given.saved or given.tune:  # there may be nothing there to show it with
             print(json.dumps(data["figures"]))

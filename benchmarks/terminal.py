@@ -7,9 +7,6 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import Any, TextIO, TypeVar
 
-from rich.console import Console
-from rich.progress import track
-
 T = TypeVar("T")
 
 
@@ -23,6 +20,9 @@ def told(items: Sequence[T], what: str, to: TextIO | None = None) -> Iterator[T]
     """
     file: Any = to or sys.stderr
     if file.isatty():
+        from rich.console import Console  # a machine that only measures may lack it
+        from rich.progress import track
+
         yield from track(items, what, console=Console(file=file))
         return
     for number, item in enumerate(items):

@@ -149,7 +149,8 @@ def _parts(thing: str, read: Callable[..., Parts], *of: Any) -> Parts:
     try:
         return read(*of)
     except AxeError as error:
-        raise type(error)(f"{thing}, {error.thing}", error.wrong, error.expected) from None
+        error.thing = f"{thing}, {error.thing}"
+        raise
 
 
 def _spread(layout: Any, of: Any) -> list[Given]:

@@ -401,9 +401,17 @@ def check_places(program: Program, arrays: Mapping[str, Array], *, computed: boo
         from_integers = all(DTYPES[n.dtype].kind in "ib" for n in topological([node]))
         if computed or from_integers:
             value = evaluate_nodes([node], arrays)[node]
-            name = program.names.get(node, "")
-            named = f"argument {node.text!r}" if node.kind == INPUT else f"index {name}".strip()
-            check_index(named, value, extent)
+            check_index(_index_said(program, node), value, extent)
+
+
+def _index_said(program: Program, node: Node) -> str:
+    """What says where another value is read: an argument, or what is computed of arguments."""
+    if node.kind == INPUT:
+        return f"argument {node.text!r}"
+    inputs = {i.node for i in program.inputs}
+    given = [repr(n.text) for n in topological([node]) if n in inputs]
+    of = f"of argument{'s' * (len(given) > 1)} {' '.join(given)}" if given else ""
+    return " ".join(filter(None, ("index", program.names.get(node, ""), of)))
 
 
 def _check_argument(name: str, wanted: ValueType, array: Array) -> Array:
@@ -429,6 +437,7 @@ def evaluate(program: Program, arrays: Sequence[Array]) -> list[Array]:
 
     Raises:
         ArgumentError: arrays that do not fit the inputs.
+        OutOfRange: integers say where a value has no element; names the argument.
     """
     bound = bind_inputs(program, arrays)
     order = program.nodes()
@@ -438,6 +447,8 @@ def evaluate(program: Program, arrays: Sequence[Array]) -> list[Array]:
         if node.kind == INPUT:
             values[node] = bound[node.text]
             continue
+        for says, extent in index_nodes([node]):
+            check_index(_index_said(program, says), values[says], extent)
         values[node] = evaluate_node(node, [values[a] for a in node.args])
         uses.subtract(node.args)
         for spent in {a for a in node.args if uses[a] == 0}:

@@ -197,7 +197,8 @@ _MOST_DIGITS = 100  # of an extent: of more, Python refuses to read thousands
 _ENTRY = re.compile(r"(?:([A-Za-z_]\w*)=)?(\d+)")
 _PRINTED = re.compile(r"(\w+)\[((?:\d+(?:,\d+)*)?)\]")  # a type
 _FORM = (
-    "the form '8192x4096:f16', with names 'tokens=8192x4096:f16', with a layout '...:f16@m-text'"
+    "the form '8192x4096:f16', with names 'tokens=8192x4096:f16', with a layout '...:f16@m-text', "
+    "of a scalar ':f16'"
 )
 
 

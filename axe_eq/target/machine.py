@@ -370,7 +370,10 @@ class Target:
         held = getattr(self, table)
         if name not in held:
             known = " ".join(held) or "none"
-            raise PackError(f"target {self.name!r}", f"has no {what} {name!r}", f"one of {known}")
+            raise PackError(
+                f"target {self.name!r}", f"has no {what} {name!r}", f"one of {known}",
+                hint=f"target.replace({table}={{**target.{table}, NAME: ..}}) changes one of all",
+            )  # fmt: skip
         return held[name]
 
     def correction(self, schedule: str, row: str = "") -> float:
@@ -385,7 +388,8 @@ class Target:
     def replace(self, **changes: Any) -> Target:
         """A changed copy: ``replace(smem=1 << 16, cluster=4)``.
 
-        A memory's name as keyword sets its capacity, a level's its extent.
+        A memory's name as keyword sets its capacity, a level's its extent. `choices` and `figures`
+        are replaced as a whole: ``choices={**target.choices, "product_rows": (64,)}``.
 
         All rates are the whole machine's, and they stay: a copy with twice the units, and
         nothing else changed, is no faster. Where `source` is not given, it then says which

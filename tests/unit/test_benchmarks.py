@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import axe_eq as axe
-from benchmarks import latency, regret
+from benchmarks import cuda_sums, latency, regret
 from benchmarks.regret_programs import KINDS, drawn
 from benchmarks.terminal import told
 
@@ -34,6 +34,17 @@ def test_without_torch_a_benchmark_says_so_in_one_line(name: str) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("package 'torch': cannot be imported (")
     assert done.stderr.count("\n") == 1
+
+
+def test_a_benchmark_of_two_steps_that_is_told_neither_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for told_ in ([], ["--gpu"], ["--saved", "here"]):
+        monkeypatch.setattr(sys, "argv", ["cuda_sums", *told_])
+        with pytest.raises(SystemExit) as ended:
+            cuda_sums.main()
+        assert ended.value.code == 2
+        assert "expected --prepare FOLDER, or --gpu --saved FOLDER" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["cuda_mlp", "cuda_calls"])

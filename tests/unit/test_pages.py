@@ -105,7 +105,7 @@ def test_the_page_on_trainium_runs() -> None:
 @pytest.mark.usefixtures("_forgotten")
 def test_the_page_on_packs_runs() -> None:
     count, names = run_page("packs.md")
-    assert count == 14
+    assert count == 15
     assert names["PACK"].laws.keys() == {"gate_by_tanh", "gate_by_sigmoid"}
 
 

@@ -87,6 +87,11 @@ def _part(x: Traced, axis: int, entry: Any) -> tuple[int, int, int] | None:
             raise ProgramError(f"index {entry}", wrong, f"{-extent}..{extent - 1}")
         return entry % extent, 1, 1
     bounds = (entry.start, entry.stop, entry.step)
+    if any(isinstance(b, Traced) for b in bounds):
+        raise ProgramError(
+            f"slice {_text((entry,))}", "begins or ends where the run says", "integers",
+            hint="axe_eq.array.dynamic_slice(x, starts, sizes)",
+        )  # fmt: skip
     given = [None if b is None else whole("bound of a slice", b) for b in bounds]
     if given[2] == 0:
         raise ProgramError(f"slice {_text((entry,))}", "has step 0", "another step")

@@ -90,9 +90,24 @@ def test_an_index_out_of_range_is_one_error(target: str, index: int, said: str) 
     exe = axe.compile(fn, x, at, target=target)
     calls: list[Any] = [exe.interpret, lambda *a: axe.run(fn, *a)]
     for call in [*calls, exe] if target == "cpu" else calls:
-        with pytest.raises(OutOfRange, match=f"{said}, no index of a dim of 6; expected 0..5"):
+        wanted = f"argument 'i': {said}, no index of a dim of 6; expected 0..5"
+        with pytest.raises(OutOfRange, match=wanted):
             call(x, at)
     assert issubclass(OutOfRange, ArgumentError)
+
+
+def test_a_part_that_leaves_its_array_names_the_argument() -> None:
+    x, at = np.ones((6, 5), np.float32), np.int32(4)
+    fn = lambda x, i: xp.dynamic_slice(x, (i, 0), (3, 2))  # noqa: E731
+    calls: list[Any] = [axe.compile(fn, x, at, target="cpu"), lambda *a: axe.run(fn, *a)]
+    for call in calls:
+        with pytest.raises(OutOfRange, match=r"index of argument 'i': is 6 at 2, no index"):
+            call(x, at)
+
+
+def test_a_slice_at_traced_bounds_says_what_to_write() -> None:
+    with pytest.raises(ProgramError, match=r"dynamic_slice\(x, starts, sizes\)"):
+        axe.trace(lambda x, i: x[i : i + 2], "6x5:f32", ":i32")
 
 
 def test_an_index_that_is_computed_is_checked_too() -> None:

@@ -73,7 +73,7 @@ def test_texts_that_do_not_parse(text: str) -> None:
         parse_spec(text)
     assert str(caught.value) == (
         f"spec {text!r}: does not parse; expected the form '8192x4096:f16', "
-        "with names 'tokens=8192x4096:f16', with a layout '...:f16@m-text'"
+        "with names 'tokens=8192x4096:f16', with a layout '...:f16@m-text', of a scalar ':f16'"
     )
 
 
