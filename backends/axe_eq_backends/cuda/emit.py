@@ -465,9 +465,8 @@ class Writer:
     def _for(self, s: ir.For, where: ir.Where) -> None:
         v = s.var.name
         self.line("#pragma unroll 1")
-        step = f"{v} += {self.expr(s.step)}"
-        head = f"for (int {v} = {self.expr(s.start)}; {v} < {self.expr(s.stop)}; {step})"
-        self._block(head, s.body, where)
+        head = f"for (int {v} = {self.expr(s.start)}; {v} < {self.expr(s.stop)}; "
+        self._block(f"{head}{v} += {self.expr(s.step)})", s.body, where)
 
     def declare(self, v: Var, value: Int) -> None:
         """Name a value. Element numbers of global tensors may need 64 bits, indices never do."""
