@@ -226,9 +226,9 @@ def _wide_panels() -> Subject:
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
 
 
-def _panels_over_each_other() -> Subject:
+def _overlapping_panels() -> Subject:
     """Three panels of 64 of 184 columns: the last begins eight earlier; a residual, two tiles."""
-    m, n, k = 128, 200, 24
+    m, n, k = 128, 368, 48
     a, b, r = normal(m, k, seed=61), normal(n, k, seed=62), normal(m, n, seed=63)
     problem = Problem(m, n, k, cell=apply("add", X, Y), extras=(Extra("R", "mn"),))
     kernel = gemm(problem, Tiling(128, 184, 16, 2, 1, 2, staging=1))
@@ -518,7 +518,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "three below product": _three_below_with_gelu,
     "large tile product": _large_tiles,
     "wide panel product": _wide_panels,
-    "panels over each other": _panels_over_each_other,
+    "overlapping panel product": _overlapping_panels,
     "turned product": _turned_product,
     "side by side product": _product_side_by_side,
     "merging product": _merging_product,

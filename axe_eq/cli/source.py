@@ -18,8 +18,6 @@ import numpy as np
 
 from axe_eq.errors import ArgumentError, AxeError, ProgramError
 
-_ARRAY = "an .npy file"
-
 
 def load_function(text: str) -> Any:
     """The function that ``FILE:FN`` names.
@@ -159,10 +157,9 @@ def load_arrays(paths: Sequence[str]) -> list[Any]:
     arrays = []
     for path in paths:
         try:
-            array = np.load(path, allow_pickle=False)
-        except Exception as error:  # numpy reads what is no such file in several ways
-            raise ArgumentError(f"file {path!r}", f"does not load ({error})", _ARRAY) from None
-        if not isinstance(array, np.ndarray):
-            raise ArgumentError(f"file {path!r}", f"holds {len(array)} arrays", _ARRAY)
-        arrays.append(array)
+            with Path(path).open("rb") as file:
+                arrays.append(np.lib.format.read_array(file))
+        except Exception as error:  # a torn head is no Python to numpy, in one way or another
+            wrong = f"does not load ({error})"
+            raise ArgumentError(f"file {path!r}", wrong, "an .npy file") from None
     return arrays

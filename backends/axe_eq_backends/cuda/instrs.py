@@ -129,11 +129,12 @@ MMA = (
     _mma("f16", "f32", 16, 362e12, _PAIRS),
     _mma("bf16", "f32", 16, 362e12, _PAIRS),
     # Derived: 132 SM x 1.98 GHz x 2 x 128 (datasheet: 67e12). Fragments of 16 deep leave too
-    # few registers for a tile of 128 x 64. Warps have two accumulators at least: with one,
-    # whose products follow each other while the next fragments are read, sums were wrong, and
-    # other ones in every run, for 4 of 10 shapes; with two or more for none of them, in ten
-    # tiles each (H200, NVRTC 13.0 and 13.5, 2026-11-27). Products by m8n8k4 were right there
-    # too, at half the rate.
+    # few registers for a tile of 128 x 64. Warps have two accumulators at least of which
+    # something is stored: with one, whose products follow each other while the next fragments
+    # are read, sums were wrong, and other ones in every run, for 4 of 10 shapes; with two or
+    # more, in ten tiles each, for none (H200, NVRTC 13.0 and 13.5, 2026-11-27; a loop of such
+    # products whose fragments are read before each is right). Products by m8n8k4 were right
+    # there too, at half the rate.
     _mma("f64", "f64", 8, 66.9e12, _SINGLES, accumulators=2),
 )
 

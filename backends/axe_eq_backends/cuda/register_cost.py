@@ -107,10 +107,18 @@ class RegisterProducts:
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """Tiles of the one row that takes the operands, with the steps that kernels have."""
+        """Tiles of the first row that takes the operands and has some, with kernels' steps."""
+        rows = register_rows(target, summary)
+        found = [self._priced(summary, target, row) for row in rows[:1]]
+        if len(rows) > 1 and np.isinf(found[0].time_s).all():  # too little for matrix units
+            found = [self._priced(summary, target, row) for row in rows[1:2]]
+        return found[0]
+
+    def _priced(self, summary: Summary, target: Target, row: Instr) -> Columns:
+        """All tiles of a row."""
         sides = as_matrices(summary)
         summary, figure = sides.summary, target.figure
-        row, number = register_rows(target, summary)[0], len(summary.products)
+        number = len(summary.products)
         dtype, matrix = row.dtypes[0][0], row.family == OF_REGISTERS[0]
         lows, wide = least_tile(matrix), target.sizes("register_sides")
         sizes = (dict.fromkeys(max(x, low) for x in wide) for low in lows)
@@ -139,7 +147,8 @@ class RegisterProducts:
         columns.costs |= {"waits_s": paced - first, "latency_s": begin + first}
         largest = largest_tile(dtype)
         held = m * n * number
-        few = np.array([matrix and few_accumulators(t, dtype) for t in tiles])
+        there = [int(n) for n in sides.there]
+        few = np.array([matrix and few_accumulators(t, dtype, *there) for t in tiles])
         columns.reject(few, "fewer accumulators of a warp than its products need")
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         room = MOST_HELD * DTYPES["f32"].itemsize * WARP * warps

@@ -78,7 +78,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.save(tmp_path / "w.npy", np.ones((6, 4), np.float32))
     np.save(tmp_path / "x64.npy", np.ones((8, 6)))
     np.save(tmp_path / "narrow.npy", np.ones((8, 5), np.float32))
+    np.savez(tmp_path / "several.npz", a=np.ones(8), b=np.ones(6))
     (tmp_path / "text.npy").write_text("no array")
+    (tmp_path / "torn.npy").write_bytes((tmp_path / "x.npy").read_bytes().replace(b"}", b"("))
     for name, text in {"text": "no", "list": "[]", "half": '{"format": 1', "fields": "{}"}.items():
         (tmp_path / f"{name}.json").write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -244,6 +246,8 @@ BAD = {
     "array_dtype": ("run", *DENSE, "--input", "x64.npy", "--input", "w.npy"),
     "array_shape": ("run", *DENSE, "--input", "narrow.npy", "--input", "w.npy"),
     "array_file": ("run", *DENSE, "--input", "nowhere.npy", "--input", "w.npy"),
+    "array_torn": ("run", *DENSE, "--input", "torn.npy", "--input", "w.npy"),
+    "array_several": ("run", *DENSE, "--input", "several.npz", "--input", "w.npy"),
     "bind_form": ("run", *DENSE, "--bind", "rows:3"),
     "bind_name": ("run", *DENSE, "--bind", "row=3"),
     "output_without_a_name": ("compile", *DENSE, "-o", ""),

@@ -96,25 +96,29 @@ def test_copies_fetch_factors_of_whole_words_that_matrix_units_take_as_they_lie(
     assert costs[0] < costs[1]
 
 
-def test_products_of_f64_have_two_accumulators_of_a_warp() -> None:
-    """With one, sums were wrong on an H200: see the row."""
-    for shapes in (((64, 17), (17, 64)), ((1024, 64), (64, 17)), ((33, 4000), (4000, 129))):
-        specs = [axe.Spec(shape, "f64") for shape in shapes]
+@pytest.mark.parametrize(("m", "k", "n"), [(64, 17, 64), (1024, 64, 17), (1000, 70, 8), (8, 99, 7)])
+def test_products_of_f64_have_two_accumulators_of_a_warp(m: int, k: int, n: int) -> None:
+    """With one, sums were wrong on an H200: see the row. What is too little goes by lanes."""
+    specs = [axe.Spec(shape, "f64") for shape in ((m, k), (k, n))]
+    for way, sides in ((lambda x, y: x @ y, (m, n)), (lambda x, y: y.T @ x.T, (n, m))):
         with axe.debug(cache=0):
-            exe = axe.compile(lambda x, y: x @ y, *specs, target="h200")
-        for kernel in exe.kernels:
-            if kernel.schedule == "register_products":
-                m, n, warps = (kernel.parameters[name] for name in ("m", "n", "warps"))
-                assert m * n >= 2 * 16 * 8 * warps
-    tile = Tile(16, 32, 32, matrix=True)
-    with pytest.raises(DispatchError, match="16 x 32 of f64 by 4 warps; expected more accumul"):
-        lowered(
-            axe.trace(lambda x, y: x @ y, *specs),
-            "mma.f64",
-            dict(m=16, n=32, k=32, warps=4, band=8),
-        )
-    assert few_accumulators(tile, "f64")
-    assert not few_accumulators(tile, "f16")
+            exe = axe.compile(way, *specs, target="h200")
+        (kernel,) = (kernel for kernel in exe.kernels if kernel.schedule == "register_products")
+        assert exe.source
+        assert (kernel.row == "fma.f64") == (m == 8)
+        rows, cols, depth, warps = (kernel.parameters[x] for x in ("m", "n", "k", "warps"))
+        tile = Tile(rows, cols, depth, kernel.row == "mma.f64", "f64", warps)
+        assert not tile.matrix or not few_accumulators(tile, "f64", *sides)
+
+
+def test_tiles_of_few_accumulators_are_refused() -> None:
+    sizes = {"m": 16, "n": 32, "k": 32, "warps": 4, "band": 8}
+    specs = [axe.Spec(shape, "f64") for shape in ((33, 4000), (4000, 129))]
+    with pytest.raises(
+        DispatchError, match=r"16 x 32 of f64 by 4 warps, \(33, 129\) there; expected"
+    ):
+        lowered(axe.trace(lambda x, y: x @ y, *specs), "mma.f64", sizes)
+    assert not few_accumulators(Tile(16, 32, 32, matrix=True), "f16", 16, 32)
 
 
 def test_prices_grow_with_what_is_multiplied() -> None:

@@ -53,18 +53,6 @@ def least_tile(matrix: bool) -> tuple[int, int]:
     return (16, 32) if matrix else (16, 16)
 
 
-def few_accumulators(t: Tile, dtype: str) -> bool:
-    """Whether a warp has fewer accumulators than the row that multiplies asks for.
-
-    >>> few_accumulators(Tile(16, 32, 32, matrix=True), "f64")
-    True
-    >>> few_accumulators(Tile(16, 64, 32, matrix=True), "f64")
-    False
-    """
-    row = mma.row_of(dtype)
-    return t.m * t.n < row.limits["accumulators"] * row.shape[0] * row.shape[1] * t.warps
-
-
 def largest_tile(dtype: str) -> int:
     """Accumulators of a CTA's products of an element type."""
     return MOST_BYTES // DTYPES[DTYPES[dtype].accumulate].itemsize
@@ -131,6 +119,21 @@ def warp_grid(t: Tile, dtype: str) -> tuple[int, int]:
         wrong = f"{t.m} x {t.n} for {t.warps} warps"
         raise ScheduleError("tile", wrong, f"multiples of {rows} x {cols}")
     return min(ways, key=lambda w: t.m // w[0] + t.n // w[1])
+
+
+def few_accumulators(t: Tile, dtype: str, rows: int, cols: int) -> bool:
+    """Whether a warp has fewer accumulators than the row that multiplies asks for.
+
+    Warps take turns along a tile. What lies past the ends of so many rows and columns for all of
+    them is multiplied by nobody, for compilers leave it out.
+
+    >>> tile = Tile(16, 64, 32, matrix=True)
+    >>> few_accumulators(tile, "f64", 1024, 33), few_accumulators(tile, "f64", 1024, 17)
+    (False, True)
+    """
+    row, (down, across) = mma.row_of(dtype), warp_grid(t, dtype)
+    sides = (min(t.m, rows), down * row.shape[0]), (min(t.n, cols), across * row.shape[1])
+    return prod(-(-there // step) for there, step in sides) < row.limits["accumulators"]
 
 
 class LaneTile:

@@ -114,14 +114,15 @@ class _Writer:
         self.c, self.t = c, tile
         self.dtype = tile.dtype or c.dtype
         self.size = DTYPES[self.dtype].itemsize
-        if tile.matrix and few_accumulators(tile, self.dtype):
-            wrong = f"{tile.m} x {tile.n} of {self.dtype} by {tile.warps} warps"
-            raise ScheduleError(f"tile of {name}", wrong, "more accumulators of each warp")
         self.k = ThreadBuilder(name, tile.warps)
         self.threads = WARP * tile.warps
         self.chunk = mma.row_of(self.dtype).shape[2] if tile.matrix else LANE_DEPTH
         rows, self.m = spanned(c, c.rows, tile.m)
         cols, self.n = spanned(c, c.cols, tile.n)
+        there = self.m.extent, self.n.extent
+        if tile.matrix and few_accumulators(tile, self.dtype, *there):
+            wrong = f"{tile.m} x {tile.n} of {self.dtype} by {tile.warps} warps, {there} there"
+            raise ScheduleError(f"tile of {name}", wrong, "more accumulators of each warp")
         self.outer = (*c.outer, *rows, *cols)
         self.phases = tuple(self._phases())
         self.spans = {"m": self.m, "n": self.n} | {p.name: p.span for p in self.phases}

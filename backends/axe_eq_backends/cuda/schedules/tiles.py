@@ -52,6 +52,8 @@ def panel_width(
     (64, 32, 80, 152)
     >>> panel_width(184, 2, most=64), panel_width(184, 2, most=64, whole=True)
     (64, 8)
+    >>> panel_width(168, 1, most=128)
+    64
     >>> panel_width(152, 2, major=0), panel_width(128, 2, most=48)
     (56, 32)
     """
@@ -68,7 +70,7 @@ def panel_width(
     if found * itemsize >= 64 or whole:
         return found
     # In all banks, as above; of these the least that is stored, a store costing some columns.
-    lines = [n for n in widths if n * itemsize in (64, 128) or n * itemsize // 16 % 2]
+    lines = [n for n in widths if n * itemsize in (64, 128) or n * itemsize % 32 == 16]
     wide = [n for n in lines if n * itemsize >= 64]
     return min(wide, key=lambda n: -(-cols // n) * (n + 8), default=found)
 
