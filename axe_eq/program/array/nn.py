@@ -172,7 +172,8 @@ def rmsnorm(x: Any, *, weight: Any = None, axis: Axis = -1, eps: float = 1e-6) -
 
     Args:
         x: array of a floating dtype.
-        weight: what the norm is multiplied by, where given; broadcast to the shape of x.
+        weight: what the norm is multiplied by, where given; broadcast to the shape of x, whatever
+            `axis` is.
         axis: the axes of the mean.
         eps: what keeps the root from 0.
 
@@ -197,7 +198,8 @@ def layernorm(
 
     Args:
         x: array of a floating dtype.
-        weight: what the norm is multiplied by, where given; broadcast to the shape of x.
+        weight: what the norm is multiplied by, where given; broadcast to the shape of x, whatever
+            `axis` is.
         bias: what is then added, where given; broadcast likewise.
         axis: the axes of mean and variance.
         eps: what keeps the root from 0.
@@ -220,7 +222,10 @@ def _affine(normed: Any, weight: Any, bias: Any) -> Any:
         extents = zip(reversed(exact.shape), reversed(normed.shape), strict=False)
         if exact.ndim > normed.ndim or any(mine not in (1, full) for mine, full in extents):
             expected = f"one that broadcasts to {tuple(normed.shape)}"
-            raise ProgramError(name, f"is of shape {tuple(exact.shape)}", expected)
+            raise ProgramError(
+                name, f"is of shape {tuple(exact.shape)}", expected,
+                hint=f"{name}[:, None] for one along the last dim but one",
+            )  # fmt: skip
         normed = normed * exact if name == "weight" else normed + exact
     return normed
 
