@@ -300,7 +300,8 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "Columns past the end only reach results past the end, which no store takes",
-        "one off of guard|without of guard", r"copy_async B_shared\[", COPIED, r"^col \+|None",
+        "one off of guard|without of guard", r"copy_async B_shared\[", COPIED,
+        r"^n_at\w* \+|None",
     ),
     Reason(
         "An element more of a row meets a zero of the other operand; the last row, which has none,"
