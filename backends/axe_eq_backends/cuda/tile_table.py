@@ -6,7 +6,7 @@ A table of all of them, whatever the product is; `tile_cost` prices them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import product
 from math import lcm, prod
 from typing import NamedTuple
@@ -116,6 +116,7 @@ def _table(
     itemsize: int,
     products: int,
     turned: bool,
+    lines: bool,
 ) -> Table:
     """All combinations.
 
@@ -129,6 +130,7 @@ def _table(
         itemsize: bytes of an element of the result.
         products: whose sums a consumer holds.
         turned: as in `Matrices`.
+        lines: as in `panel_width`.
     """
     sides = sorted(product(_SIDES, repeat=2), key=lambda side: (prod(side), side[1]))
     ways = [(rows, cols, 1, 0) for rows, cols in sides if rows * cols in clusters]
@@ -141,11 +143,11 @@ def _table(
     shared = np.array(ways, float)[way.astype(int)]
     own = np.maximum(n // (shared[:, 2] * across), 1)  # columns that a consumer stores
     sums = m * n * products / (consumers * GROUP_THREADS)
-    widest = of_each(own, lambda n: panel_width(n, itemsize, int(not turned)))
+    panel = partial(panel_width, itemsize=itemsize, major=int(not turned), lines=lines)
+    widest = of_each(own, panel)
     held = panel_most(widest, consumers, sums, m * across / consumers, itemsize)
     wide = of_each(
-        own * MOST_TILE + held,
-        lambda pair: panel_width(pair // MOST_TILE, itemsize, int(not turned), pair % MOST_TILE),
+        own * MOST_TILE + held, lambda pair: panel(pair // MOST_TILE, most=pair % MOST_TILE)
     )
     panels = np.ceil(own / wide)
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
@@ -193,7 +195,7 @@ def offered(sides: Matrices, lines: bool, target: Target) -> Table:
     ways = (target.sizes(f"product_{name}") for name in ("cluster", "split", "rest"))
     return _table(
         tuple(rows), tuple(dict.fromkeys(tiles)), *ways, depth, store.itemsize,
-        len(sides.summary.products), sides.turned,
+        len(sides.summary.products), sides.turned, lines,
     )  # fmt: skip
 
 

@@ -11,11 +11,13 @@ import pytest
 
 import axe_eq as axe
 from axe_eq_backends.cuda import tile_cost
+from axe_eq_backends.cuda.make import make
 from axe_eq_backends.cuda.schedules.gemm import most_held, panel_most
 from axe_eq_backends.cuda.schedules.tiles import MOST_PANEL
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.target import h200
 from axe_eq_backends.cuda.tile_table import MOST_COLS, TEAMS, WIDE_COLS, WIDE_ROWS, fitted, offered
+from benchmarks.offered import offers
 
 ROUND = h200.replace(choices={**h200.choices, "product_waves": ()})
 
@@ -68,6 +70,21 @@ def test_more_columns_than_a_box_are_copied_in_two(monkeypatch: pytest.MonkeyPat
     found = fitted(sides_of(256, 768, True, monkeypatch), h200)
     assert found
     assert all(cols <= MOST_COLS or cols % 16 == 0 for _, cols in found)
+
+
+def test_results_of_odd_rows_leave_in_panels_that_threads_read_back(full: bool) -> None:
+    """Parts of 80, 112, 48 and 24 columns had panels of as many: offered, and never built."""
+    specs = axe.Spec((300, 640), "f16"), axe.Spec((640, 3795), "f16")
+    (offer,) = (o for o in offers(lambda x, w: x @ w, specs) if o.prices[0].row)
+    parts = dict[int, Any]()
+    for price in offer.prices:
+        sizes = dict(price.parameters)
+        if price.schedule == "tensor_cores":
+            parts.setdefault(sizes["n"] // sizes["split"] // sizes["across"], price)
+    odd = {cols: price for cols, price in parts.items() if cols & (cols - 1)}
+    assert {24, 48, 80, 112} <= set(odd)
+    for price in (odd if full else {cols: odd[cols] for cols in (24, 80, 112)}).values():
+        make(*offer.made(price), h200)
 
 
 def test_few_rows_are_columns_of_tiles() -> None:

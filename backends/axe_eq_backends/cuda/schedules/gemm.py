@@ -153,6 +153,7 @@ class _Writer(Copies):
         sums = rows * width * len(problem.products) // GROUP_THREADS
         # What memory merges is stored once, and blocks of a placed result have panels of their own.
         wide = partial(tiles.panel_width, run, self.size, problem.out.major)
+        wide = partial(wide, lines=self._in_lines() and self._runs())
         most = panel_most(wide(), tiling.consumers, sums, rows, self.size)
         self.wide = wide(int(most), bool(problem.merges) or run < self.cols)
         self.panels = -(-self.cols // self.wide)
@@ -234,7 +235,7 @@ class _Writer(Copies):
         )
         multiple = BULK_BYTES // self.size
         self.vector, contiguous = gcd(multiple, self._apart()), self._is_contiguous()
-        self.bulk = contiguous and self.vector == multiple
+        self.bulk = contiguous and self._in_lines()
         # Rows that begin anywhere: neighbouring threads store neighbouring elements of a row.
         self.in_rows = contiguous and not self.bulk and p.out.major
         if self.p.merges and not self.bulk:
@@ -289,6 +290,14 @@ class _Writer(Copies):
         others = [i.stride for i in out.place.iters if i is not last] + [out.place.at("m")]
         return gcd(*map(divisor, others))
 
+    def _in_lines(self) -> bool:
+        """Whether every row of the result begins at a multiple of 16 bytes."""
+        return self._apart() * self.size % BULK_BYTES == 0
+
+    def _runs(self) -> bool:
+        """Whether neighbours along the result's major dim are neighbours in memory."""
+        return self.p.out.place is None or self._last_iter().stride == 1
+
     def _is_contiguous(self) -> bool:
         """Whether lines of the result's panels are contiguous, of 16 bytes at least."""
         out = self.p.out
@@ -296,7 +305,7 @@ class _Writer(Copies):
             return True
         if not out.major and out.run(self.rows) % min(PANEL_BYTES // self.size, self.rows):
             return False
-        return self._last_iter().stride == 1 and self.wide * self.size >= BULK_BYTES
+        return self._runs() and self.wide * self.size >= BULK_BYTES
 
     def _last_iter(self) -> Iter:
         assert self.p.out.place is not None

@@ -31,7 +31,12 @@ def swizzled_width(cols: int, itemsize: int) -> int:
 
 
 def panel_width(
-    cols: int, itemsize: int, major: int = 1, most: int = MOST_PANEL, whole: bool = False
+    cols: int,
+    itemsize: int,
+    major: int = 1,
+    most: int = MOST_PANEL,
+    whole: bool = False,
+    lines: bool = True,
 ) -> int:
     """Columns of a tile of results that are stored at once: a panel.
 
@@ -40,6 +45,8 @@ def panel_width(
     Where only narrow panels divide the columns, as eights alone do 184 of them, wider ones do not:
     the last begins earlier, and stores again what the panel before it stored. Where columns are
     contiguous (`major` 0) each of them is lines of its own, and the last panel may have fewer.
+    Rows that begin anywhere are read back by threads, whose numbers are powers of two: so are
+    panels of those.
 
     Args:
         cols: of the tile.
@@ -47,13 +54,14 @@ def panel_width(
         major: the result's contiguous dim.
         most: columns that registers hold at once, 8 at least.
         whole: whether panels divide the columns, however narrow.
+        lines: whether rows begin at multiples of 16 bytes.
 
     >>> panel_width(192, 2), panel_width(160, 2), panel_width(80, 2), panel_width(152, 2)
     (64, 32, 80, 152)
     >>> panel_width(184, 2, most=64), panel_width(184, 2, most=64, whole=True)
     (64, 8)
-    >>> panel_width(168, 1, most=128)
-    64
+    >>> panel_width(168, 1, most=128), panel_width(80, 2, lines=False)
+    (64, 16)
     >>> panel_width(152, 2, major=0), panel_width(128, 2, most=48)
     (56, 32)
     """
@@ -62,7 +70,7 @@ def panel_width(
     widest = swizzled_width(cols, itemsize)
     while widest > most:
         widest //= 2
-    if widest * itemsize >= 64:
+    if widest * itemsize >= 64 or not lines:
         return widest
     widths = range(8, min(cols, most) + 1, 8)
     even = [n for n in widths if cols % n == 0]
@@ -70,8 +78,8 @@ def panel_width(
     if found * itemsize >= 64 or whole:
         return found
     # In all banks, as above; of these the least that is stored, a store costing some columns.
-    lines = [n for n in widths if n * itemsize in (64, 128) or n * itemsize % 32 == 16]
-    wide = [n for n in lines if n * itemsize >= 64]
+    known = [n for n in widths if n * itemsize in (64, 128) or n * itemsize % 32 == 16]
+    wide = [n for n in known if n * itemsize >= 64]
     return min(wide, key=lambda n: -(-cols // n) * (n + 8), default=found)
 
 
