@@ -144,10 +144,7 @@ def drawn(seed: int = SEED, count: int = DRAWN) -> Iterator[Case]:
             yield Case(kind, (size // last, last))
 
 
-def cases(only: Sequence[str] | None, seed: int | None = None) -> list[Case]:
-    """Named and drawn ones, or those of a seed; of them all, or those whose names begin so."""
-    every = [*named(), *drawn()] if seed is None else drawn(seed)
-    return list(cuda_saved.picked(every, only))
+cases = partial(cuda_saved.cases, named, drawn)
 
 
 def compile_torch(case: Case, modes: Sequence[str]) -> None:

@@ -71,6 +71,16 @@ def picked(cases: Iterable[C], only: Sequence[str] | None) -> Iterator[C]:
             yield case
 
 
+def cases(
+    named: Callable[[], Iterable[C]],
+    drawn: Callable[..., Iterable[C]],
+    only: Sequence[str] | None,
+    seed: int | None = None,
+) -> list[C]:
+    """Named and drawn cases, or those of a seed alone; of them all, or whose names begin so."""
+    return list(picked([*named(), *drawn()] if seed is None else drawn(seed), only))
+
+
 def chosen(exe: Any, more: Callable[[Any], Found] = lambda kernel: {}) -> Found:
     """What was chosen: the estimate, and every kernel's schedule, time and parameters."""
     kernels = [

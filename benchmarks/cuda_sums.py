@@ -156,10 +156,7 @@ def _drawn(rng: random.Random, number: int) -> Case:
     return Case(kind, tuple(shape), dims, dtype)
 
 
-def cases(only: Sequence[str] | None, seed: int | None = None) -> list[Case]:
-    """Named and drawn ones, or those of a seed; of them all, or those whose names begin so."""
-    every = [*named(), *drawn()] if seed is None else drawn(seed)
-    return list(cuda_saved.picked(every, only))
+cases = partial(cuda_saved.cases, named, drawn)
 
 
 def written(case: Case) -> tuple[Callable[..., Any], list[Any]]:

@@ -108,11 +108,11 @@ class RegisterProducts:
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """Tiles of the first row that takes the operands and has some, with kernels' steps."""
-        rows = register_rows(target, summary)
-        found = [self._priced(summary, target, row) for row in rows[:1]]
-        if len(rows) > 1 and np.isinf(found[0].time_s).all():  # too little for matrix units
-            found = [self._priced(summary, target, row) for row in rows[1:2]]
-        return found[0]
+        first, *others = register_rows(target, summary)
+        found = self._priced(summary, target, first)
+        if others and np.isinf(found.time_s).all():  # too little for matrix units
+            return self._priced(summary, target, others[0])
+        return found
 
     def _priced(self, summary: Summary, target: Target, row: Instr) -> Columns:
         """All tiles of a row."""

@@ -152,8 +152,8 @@ class _Writer(Copies):
         run = problem.out.run(self.cols) if problem.out.major else self.cols
         sums = rows * width * len(problem.products) // GROUP_THREADS
         # What memory merges is stored once, and blocks of a placed result have panels of their own.
-        wide = partial(tiles.panel_width, run, self.size, problem.out.major)
-        wide = partial(wide, lines=self._in_lines() and self._runs())
+        lines = self._in_lines() and self._runs()
+        wide = partial(tiles.panel_width, run, self.size, problem.out.major, lines=lines)
         most = panel_most(wide(), tiling.consumers, sums, rows, self.size)
         self.wide = wide(int(most), bool(problem.merges) or run < self.cols)
         self.panels = -(-self.cols // self.wide)

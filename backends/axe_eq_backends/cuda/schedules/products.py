@@ -334,11 +334,11 @@ class _Writer:
         anew = steps <= 2 * SLOTS
 
         def fetch(step: Int) -> None:
-            sides = {x: s for x, s in at.items() if isinstance(s, span)}
-            here = {
-                x: span(k.let(f"{x}_at", s.begin, anew=anew), s.extent) for x, s in sides.items()
-            }
-            now = self._here(phase, {**at, **here}, step)
+            here = dict(at)
+            for x, s in at.items():
+                if isinstance(s, span):
+                    here[x] = span(k.let(f"{x}_at", s.begin, anew=anew), s.extent)
+            now = self._here(phase, here, step)
             for f in factors.values():
                 k.copy_async(f.shared[step % SLOTS], self.tensors[f.number].view(now))
 

@@ -78,9 +78,9 @@ def panel_width(
     if found * itemsize >= 64 or whole:
         return found
     # In all banks, as above; of these the least that is stored, a store costing some columns.
-    known = [n for n in widths if n * itemsize in (64, 128) or n * itemsize % 32 == 16]
-    wide = [n for n in known if n * itemsize >= 64]
-    return min(wide, key=lambda n: -(-cols // n) * (n + 8), default=found)
+    wide = {n: n * itemsize for n in widths if n * itemsize >= 64}
+    known = [n for n, width in wide.items() if width in (64, 128) or width % 32 == 16]
+    return min(known, key=lambda n: -(-cols // n) * (n + 8), default=found)
 
 
 def staged_panels(panels: int, most: int) -> int:
