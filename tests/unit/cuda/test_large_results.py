@@ -31,6 +31,12 @@ def test_results_that_no_cache_keeps_are_streamed(shape: str, large: bool) -> No
     assert not made.kernel.streamed  # another kernel of the program reads it
 
 
+def test_results_that_leave_in_parts_of_lines_are_not_streamed() -> None:
+    (text,) = axe.compile(lambda x: x.T, "8192x4096:f16", target="h200").source.values()
+    assert "st.global." in text
+    assert "st.global.cs." not in text
+
+
 @pytest.mark.parametrize("shape", ["8192x8192", "1024x2048"])
 def test_kernels_of_many_ctas_wait_for_no_other(shape: str) -> None:
     exe = doubled(shape)
