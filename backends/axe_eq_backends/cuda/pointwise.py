@@ -53,7 +53,13 @@ from axe_eq_backends.cuda.schedules.transpose import (
 
 PAGE_BYTES = 512  # rows so far apart share channels of memory
 WORD_BYTES = 4
-TURN_REGISTERS = 10  # of a thread that turns a block, beside it
+SMALL_READS = 8  # of a thread, each of less than a word, that lose nothing
+# Of a thread that turns blocks: what it takes beside small ones, and registers of large ones.
+BESIDE_BLOCKS, MANY_REGISTERS = 8, 64
+MANY_WARPS = 32  # of a unit, with enough on its way; as many of one CTA begin and end together
+# Of a kernel's CTAs, those that a unit has room for: from here on some of the next one's begin
+# beside them, over so much more; up to here not all, over so much less.
+ROOM = 1.1, 0.3, 2.4, 0.6
 # Elements of a dim that reads or writes along it continue; sectors are of 32 bytes.
 WORTH_TURNING = 8
 
@@ -179,11 +185,18 @@ class Maps:
                     chain=chained(target, held, flops) + self._word_by_word(target, wide)
                     + at_ends * t.ends(target, run if self.shifted else 0),
                     wide=wide, phases=False, shifted=self.shifted,
-                    apart=target.figure("held_apart") * log2(held // wide),
+                    apart=target.figure("held_apart") * log2(held // wide)
+                    + self._one_by_one(target, wide, held // wide),
                     padded=prod(s * n for s, n in zip(sizes, counts, strict=True)) / prod(t.shape),
                 )
             )  # fmt: skip
         return found
+
+    def _one_by_one(self, target: Target, wide: int, vectors: int) -> float:
+        """The part that memory takes longer for many reads of less than a word of a thread."""
+        sizes = (DTYPES[o.dtype].itemsize for o in self.tensors.operands if not o.counts)
+        small = wide * min(sizes, default=WORD_BYTES) < WORD_BYTES
+        return small * target.figure("small_apart") * _doublings(vectors, SMALL_READS)
 
     def _word_by_word(self, target: Target, wide: int) -> float:
         """Seconds of a thread that reads of many operands no more than a word of each."""
@@ -217,65 +230,72 @@ class Turns:
         flops = sum(map(cell_flops, self.cells))
         held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
         asks = prod(t.shape) * len(tensors) / LANES / target.n_units
-        size = sum(DTYPES[o.dtype].itemsize for o in t.operands if not o.counts)
         one_by_one = asks * target.figure("ask_s") if side == 1 else 0.0
         for reading, writing, lanes in product(*sizes) if side > 1 else [(*SMALL, LANES)]:
-            warps = reading, writing
-            tile = tile_of(side, warps, lanes)
+            warps = reading * writing if side > 1 else ELEMENT_WARPS
+            tile = tile_of(side, (reading, writing), lanes)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
-            n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
-            resident = residents(target, n_warps, registers(tensors, held) + TURN_REGISTERS)
-            covered = prod(s * n for s, n in zip(tile, counts[-2:], strict=True))
-            loss = self._short(target, tile, side, lanes)
+            is_whole = not any(e % s for e, s in zip(t.shape[-2:], tile, strict=True))
+            resident = residents(target, warps, self._registers(held, is_whole))
+            loss = target.figure("split_sector.elements") * _inside(tensors)
             if side > 1:
-                # Units that are done first take what they hold, where all of it is little too.
-                flying = (resident if prod(counts) > target.n_units else 1) * prod(tile) * size
-                beyond = max(0.0, flying / target.figure("turned_bytes") - 1)
-                idle = covered / prod(t.shape[-2:]) - 1
-                loss += target.figure("turned_apart") * beyond + target.figure("turned_idle") * idle
+                loss = self._parts(target, tile, side, lanes)
+                loss += self._crowded(target, tile, counts, warps, resident)
             found.append(
                 t.candidate(
                     target,
                     {"turn_reading": reading, "turn_writing": writing, "turn_lanes": lanes,
                      "vector": side},
                     blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
-                    warps=n_warps, resident=resident, loss=loss, waits=one_by_one,
+                    warps=warps, resident=resident, loss=loss, waits=one_by_one,
                 )
             )  # fmt: skip
         return found
 
-    def _short(self, target: Target, tile: tuple[int, int], side: int, lanes: int) -> float:
-        """The loss of what is read and written at once: short runs, and parts of sectors.
+    def _registers(self, held: int, is_whole: bool) -> int:
+        """About those that NVRTC takes of a thread, which holds so many elements of a tensor.
 
-        Where rows begin inside sectors, runs of warps and of whole tiles end in parts of them.
+        A block leaves its own as it is turned, so that large ones need none beside; the ends of
+        tiles are found from fewer addresses.
         """
-        t = self.tensors
+        of_blocks = registers([*self.tensors.operands, *self.tensors.outputs], held)
+        beside = of_blocks < MANY_REGISTERS or (of_blocks == MANY_REGISTERS and is_whole)
+        return of_blocks + BESIDE_BLOCKS * beside
+
+    def _parts(self, target: Target, tile: tuple[int, int], side: int, lanes: int) -> float:
+        """The loss of what is read and written at once: short runs, and parts of sectors."""
+        t, line = self.tensors, float(LINE_BYTES)
         read, written = (min(DTYPES[o.dtype].itemsize for o in x) for x in (t.operands, t.outputs))
-        runs = {"read": tile[0] * read, "written": tile[1] * written,
-                "of_warp": side * lanes * written}  # fmt: skip
-        loss = 0.0
-        if side > 1:
-            read_at_once = side * LANES // lanes * read
-            for name, run, most in (
-                ("read", read_at_once, LINE_BYTES), ("written", runs["of_warp"], LINE_BYTES),
-                ("tile", runs["read"], 2 * LINE_BYTES),
-            ):  # fmt: skip
-                loss += target.figure(f"short_run.{name}") * max(0.0, log2(most / run))
-        apart = (
-            stride * DTYPES[o.dtype].itemsize
-            for o in (*t.operands, *t.outputs)
-            for stride in o.strides
-            if stride > 1
-        )
-        inside = 1 - gcd(SECTOR_BYTES, *apart) / SECTOR_BYTES
-        if side == 1:
-            return inside * target.figure("split_sector.elements")
-        # Rows whole pages apart are in few channels of memory: long runs of few rows are read best.
-        along = {s * DTYPES[o.dtype].itemsize for o in t.operands for s in o.strides if s > 1}
-        if along and all(s % PAGE_BYTES == 0 for s in along):
-            loss += target.figure("short_run.paged") * max(0.0, log2(4 * LINE_BYTES / runs["read"]))
-        parts = (target.figure(f"split_sector.{n}") / run for n, run in runs.items())
-        return loss + inside * SECTOR_BYTES * sum(parts)
+        loss = target.figure("short_run.read") * _doublings(line, side * LANES // lanes * read)
+        # Where rows of results are whole pages apart, caches put halves of lines together.
+        if any(n % PAGE_BYTES for n in _apart(t.outputs)):
+            loss += target.figure("short_run.written") * _doublings(line, side * lanes * written)
+        for extent, size in zip(tile, (read, written), strict=True):
+            loss += target.figure("short_run.tile") * _doublings(2 * line, extent * size)
+        # A tile's rows end in parts of sectors where those of results begin inside of them.
+        apart = _inside(t.outputs) * SECTOR_BYTES / (tile[1] * written)
+        return loss + target.figure("split_sector.written") * apart
+
+    def _crowded(
+        self,
+        target: Target,
+        tile: tuple[int, int],
+        counts: Sequence[int],
+        warps: int,
+        resident: int,
+    ) -> float:
+        """The loss of idle threads, of idle units, and of what units hold at once."""
+        blocks, units = prod(counts), target.n_units
+        covered = prod(s * n for s, n in zip(tile, counts[-2:], strict=True))
+        loss = target.figure("turned_idle") * (covered / prod(self.tensors.shape[-2:]) - 1)
+        loss += target.figure("turned_few") * _doublings(units, blocks)
+        # The next kernel's CTAs begin where these leave room: some of them do on few units.
+        room = resident * units / blocks
+        some = min(1.0, (room - ROOM[0]) / ROOM[1], (ROOM[2] - room) / ROOM[3])
+        loss += target.figure("turned_room") * max(0.0, some)
+        if room < 1:
+            loss += target.figure("turned_warps") * _doublings(MANY_WARPS, resident * warps)
+        return loss + target.figure("turned_large") * (warps >= MANY_WARPS)
 
     def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
         """A relayout by so many warps along either dim."""
@@ -283,6 +303,21 @@ class Turns:
         outputs = list(zip(t.outputs, self.cells, strict=True))
         sizes = parameters["vector"], parameters["turn_lanes"]
         return turn(t.shape, t.operands, outputs, warps, name, *sizes)
+
+
+def _apart(tensors: Sequence[Operand]) -> set[int]:
+    """Bytes between neighbours of tensors along the dims that are not contiguous."""
+    return {s * DTYPES[o.dtype].itemsize for o in tensors for s in o.strides if s > 1}
+
+
+def _inside(tensors: Sequence[Operand]) -> float:
+    """How far inside of sectors rows of tensors begin, of a sector."""
+    return 1 - gcd(SECTOR_BYTES, *_apart(tensors)) / SECTOR_BYTES
+
+
+def _doublings(of: float, what: float) -> float:
+    """How often something doubles until it is so much: 32 twice for 128, 256 not once."""
+    return max(0.0, log2(of / what))
 
 
 def _turned(

@@ -140,22 +140,25 @@ _FIGURES = {
     "ask_issue": 0.2,
     "thread_flops": 30.0,
     "held_apart": 0.05,
-    # Loss of a relayout per halving of what a warp reads at once below a line, of what it writes,
-    # and of what a tile reads of a row below two lines, and below four where rows are whole pages
-    # apart; of more bytes on their way to a unit than
-    # these; of idle threads past an end. Where rows begin inside sectors, of a sector over what a
-    # tile reads of a row, what it writes of one, and what a warp writes of one. 700 tiles of ten
-    # turns (2026-11-27), mean of the log of time over estimate 0.08.
-    "short_run.read": 0.025,
-    "short_run.written": 0.037,
-    "short_run.tile": 0.032,
-    "short_run.paged": 0.06,
-    "turned_bytes": 64 << 10,
-    "turned_apart": 0.12,
-    "turned_idle": 0.085,
-    "split_sector.read": 0.1,
-    "split_sector.written": 0.3,
-    "split_sector.of_warp": 0.4,
+    # As much of memory's part per doubling of a thread's reads of less than a word beyond eight:
+    # sixteen halves take 1.05 to 1.4 of the time of eight (nine maps of odd rows, 2026-11-27).
+    "small_apart": 0.25,
+    # Loss of a relayout per halving of what a warp reads of a row at once below a line, of what it
+    # writes of one, and of what a tile has of a row below two lines, on either side; of idle
+    # threads past an end; of CTAs per halving below one for each unit; of room for some of the next
+    # kernel's CTAs, not all; of a unit's warps per halving below 32, where CTAs follow each other;
+    # of CTAs of so many; of a sector over what a tile writes of a row, where rows begin inside of
+    # sectors. 3,000 tiles of 86 turns (2026-11-27): what is chosen takes 1.06 of the fastest in the
+    # mean, 1.11 before.
+    "short_run.read": 0.06,
+    "short_run.written": 0.28,
+    "short_run.tile": 0.037,
+    "turned_idle": 0.4,
+    "turned_few": 0.27,
+    "turned_room": 0.31,
+    "turned_warps": 0.078,
+    "turned_large": 0.25,
+    "split_sector.written": 0.42,
     "split_sector.elements": 0.4,
     # What a layout of inputs and outputs has to save: about a launch. Of 49 drawn programs that it
     # was to save more than 5 % 41 were faster, by 1.61 of 1.80 predicted (2026-11-27).
@@ -264,12 +267,14 @@ _FIGURES = {
     # Of rows that consumers side by side read again, the part that counts.
     "read_beside": 0.69,
     # The part of what CTAs of a cluster read apart that counts again, for each doubling of them; of
-    # what others read at the same time, up to so many; and of operands whose tiles have an odd
-    # number of groups of eight rows.
+    # what others read at the same time, up to so many; of operands whose tiles have an odd number
+    # of groups of eight rows; and per halving of a tile's rows below a line (48 products of few
+    # rows, 2026-11-27: what is chosen takes 1.033 of the fastest in the mean, 1.048 without).
     "lagging": 0.064,
     "read_apart": 0.25,
     "most_apart": 8.0,
     "odd_rows": 0.19,
+    "short_lines": 0.05,
     # A part of a sector that is stored alone: of products 0.6 to 4.2e6 elements of f32 without a
     # neighbour in their tile took 16 to 18e-12 s each beside all else, of scans 0.13e6 of i64 and
     # 0.52e6 of bf16 9 to 18e-12, and of 5 CTAs 1.0e-9 for a unit (2026-11-27).

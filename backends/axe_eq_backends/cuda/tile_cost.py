@@ -285,9 +285,7 @@ def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     def moved(
         m: Column | float, cols: Column | float, rows: Column | float, across: Column | float
     ) -> Column | float:
-        again = 2 + target.figure("read_beside") * (
-            across - 1
-        )  # of rows, by consumers side by side
+        again = 2 + target.figure("read_beside") * (across - 1)  # of rows, by consumers beside
         return (rows * again + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
 
     m, cols = columns.extra["m"], columns.extra["n"] * len(summary.products)
@@ -361,7 +359,7 @@ def _slower_reads(sides: Matrices, target: Target, columns: Columns) -> Column:
 
     CTAs of a cluster that read apart wait for what memory gives last to any of them, for what they
     share binds their steps together. What several read at once, and share in no cluster, comes
-    slower to all of them. So do tiles of an odd number of groups of rows.
+    slower to all of them. So do tiles of an odd number of groups of rows, or of rows below a line.
     """
     chosen, found = columns.extra, np.zeros(len(columns))
     tiles = {of: np.ceil(n / chosen[of]) for of, n in zip("mn", sides.there, strict=True)}
@@ -373,9 +371,11 @@ def _slower_reads(sides: Matrices, target: Target, columns: Columns) -> Column:
             more = target.figure("lagging") * np.log2(chosen[f"cluster_{others}"])
             readers = np.ceil(tiles[across] / chosen[f"cluster_{sharing}"])
             more = more + target.figure("read_apart") * np.log2(np.minimum(readers, most))
-            if not along_side(a):
-                odd = chosen[side] % (2 * PERIOD_ROWS) > 0
-                more = more + target.figure("odd_rows") * odd
+            if along_side(a):
+                lines = chosen[side] * a.itemsize / LINE_BYTES
+                more = more + target.figure("short_lines") * np.log2(1 / np.minimum(1.0, lines))
+            else:
+                more = more + target.figure("odd_rows") * (chosen[side] % (2 * PERIOD_ROWS) > 0)
             found = found + a.n_bytes * more
     return found
 

@@ -238,7 +238,7 @@ def test_kernels_on_lanes_are_written_by_their_candidate_s_parameters(
         ("rows", "row_threads", (256,)),
         ("columns", "sweep_warps", (32,)),
         ("columns", "sweep_threads", (16,)),
-        ("a turn", "turn_writing", (2,)),
+        ("a turn", "turn_writing", (4,)),
         ("a scan", "scan_held", (1,)),
     ],
 )
