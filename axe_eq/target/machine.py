@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cached_property
 from math import prod
 from operator import add
@@ -396,9 +397,11 @@ class Target:
         figures were changed.
 
         Raises:
-            PackError: a keyword is neither a field nor a memory or level.
+            PackError: a keyword is neither a field nor a memory or level, or a choice is none.
         """
         _refuse_renamed(f"target {self.name!r}", changes)
+        for name, sizes in changes.get("choices", {}).items():
+            self._check_choice(name, sizes)
         known = {f.name for f in fields(self)}
         figures = [name for name in changes if name not in _NAMES]
         if figures and "source" not in changes:
@@ -417,6 +420,16 @@ class Target:
                 )
             memories = [replace(m, n_bytes=size) if m.name == name else m for m in memories]
         return replace(self, memories=tuple(memories), levels=tuple(levels), **changes)
+
+    def _check_choice(self, name: str, sizes: object) -> None:
+        """Refuse a name that is one of the machine's misspelt, and sizes that no kernel has."""
+        near = get_close_matches(name, self.choices, 1, cutoff=0.9)
+        if name not in self.choices and near:
+            raise PackError(f"target {self.name!r}", f"has no choice {name!r}", near[0])
+        least = 0 if 0 in self.choices.get(name, ()) else 1
+        if not isinstance(sizes, tuple) or any(type(n) is not int or n < least for n in sizes):
+            expected = f"a tuple of integers from {least} on"
+            raise PackError(f"target {self.name!r}", f"is given {name}={sizes!r}", expected)
 
 
 _LINKS = "links=(Link(bytes_per_s, latency_s),)"

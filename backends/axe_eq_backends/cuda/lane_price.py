@@ -378,7 +378,7 @@ class Tensors:
             runs = LANES / lanes if step else 1.0
             lines = min(LANES, runs * max(1.0, run * step / LINE_BYTES))
             more = 1 + target.figure("ask_line_apart" if step > 1 else "ask_line") * (lines - 1)
-            longest = max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize
+            longest = max(1, max(target.sizes("vector_bytes")) // DTYPES[o.dtype].itemsize)
             held = 1 if step != 1 else longest if shifted else run_vector([o], along)
             of_one = LANES * min(wide, longest, held)
             if step == 1:  # parts of lines

@@ -147,6 +147,8 @@ class Maps:
         run = run_vector(t.outputs, last, longest)
         if self.shifted:
             run = unaligned(fused, longest)
+            if run < 2:  # single elements begin nowhere between others
+                return found
         flops = sum(map(cell_flops, self.cells))
         held_by = {
             (min(most, run, held), held)
@@ -236,7 +238,10 @@ class Turns:
             tile = tile_of(side, (reading, writing), lanes)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
             is_whole = not any(e % s for e, s in zip(t.shape[-2:], tile, strict=True))
-            resident = residents(target, warps, self._registers(held, is_whole))
+            of_thread = self._registers(held, is_whole)
+            if of_thread * LANES * warps > target.limits["registers_per_unit"]:
+                continue
+            resident = residents(target, warps, of_thread)
             loss = target.figure("split_sector.elements") * _inside(tensors)
             if side > 1:
                 loss = self._parts(target, tile, side, lanes)

@@ -496,3 +496,13 @@ def test_a_product_of_products_is_no_matrix_product() -> None:
     exe = axe.compile(case(91211).program, target="h200")
     assert "* e" in exe.program.outputs[0].text
     assert {k.schedule for k in exe.kernels} == {"lanes"}
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64"])
+@pytest.mark.parametrize("n_bytes", [4, 8])
+def test_vectors_may_be_shorter_than_an_element(dtype: str, n_bytes: int) -> None:
+    short = h200.replace(choices={**h200.choices, "vector_bytes": (n_bytes,)})
+    for shape in ("33x97", "64x88"):
+        (kernel,) = axe.compile(lambda x: x.T, f"{shape}:{dtype}", target=short).kernels
+        vector = kernel.parameters["vector"]
+        assert vector == 1 or vector * int(dtype[1:]) <= 8 * n_bytes

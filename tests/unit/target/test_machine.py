@@ -112,3 +112,22 @@ def test_machines_that_others_add_to_a_family_are_no_default() -> None:
     other.target(CHIP.replace(name="alpha"))
     assert find_target(None, [other, owner]) is CHIP
     assert find_target("alpha", [other, owner]).name == "alpha"
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"row_thread": (256,)}, "has no choice 'row_thread'; expected row_threads"),
+        ({"row_threads": 256}, "is given row_threads=256; expected a tuple of integers from 1 on"),
+        ({"row_threads": ("a",)}, r"is given row_threads=\('a',\); expected a tuple"),
+        ({"turn_writing": (0,)}, r"is given turn_writing=\(0,\); expected a tuple"),
+    ],
+)
+def test_choices_that_are_none_are_refused(choices: dict[str, Any], said: str) -> None:
+    with pytest.raises(PackError, match=f"target 'h200': {said}"):
+        h200.replace(choices={**h200.choices, **choices})
+
+
+def test_a_machine_may_offer_nothing_and_what_a_pack_asks_for() -> None:
+    other = h200.replace(choices={**h200.choices, "product_waves": (), "of_a_pack": (3,)})
+    assert other.sizes("of_a_pack") == (3,)
