@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import ceil, log2, prod
+from math import ceil, gcd, log2, prod
 from typing import Any
 
 from axe_eq.kernel.cells import Cell, subexpressions
@@ -92,6 +92,16 @@ def exchanging(target: Target, threads: int) -> float:
     if threads <= LANES:
         return lanes
     return lanes + target.figure("exchange_s") + threads / LANES * target.figure("exchange_warp_s")
+
+
+def rows_apart(tensors: Sequence[Operand]) -> set[int]:
+    """Bytes between neighbours of tensors along the dims that are not contiguous."""
+    return {s * DTYPES[o.dtype].itemsize for o in tensors for s in o.strides if s > 1}
+
+
+def inside_sectors(tensors: Sequence[Operand]) -> float:
+    """How far inside of sectors rows of tensors begin, of a sector."""
+    return 1 - gcd(SECTOR_BYTES, *rows_apart(tensors)) / SECTOR_BYTES
 
 
 @dataclass(frozen=True)

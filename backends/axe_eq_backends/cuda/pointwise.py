@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import gcd, log2, prod
+from math import log2, prod
 
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.cells import flops as cell_flops
@@ -20,8 +20,10 @@ from axe_eq_backends.cuda.lane_price import (
     SECTOR_BYTES,
     Tensors,
     chained,
+    inside_sectors,
     operations,
     residents,
+    rows_apart,
 )
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.pieces import in_pieces
@@ -242,10 +244,11 @@ class Turns:
             if of_thread * LANES * warps > target.limits["registers_per_unit"]:
                 continue
             resident = residents(target, warps, of_thread)
-            loss = target.figure("split_sector.elements") * _inside(tensors)
             if side > 1:
                 loss = self._parts(target, tile, side, lanes)
                 loss += self._crowded(target, tile, counts, warps, resident)
+            else:
+                loss = target.figure("split_sector.elements") * inside_sectors(tensors)
             found.append(
                 t.candidate(
                     target,
@@ -273,12 +276,12 @@ class Turns:
         read, written = (min(DTYPES[o.dtype].itemsize for o in x) for x in (t.operands, t.outputs))
         loss = target.figure("short_run.read") * _doublings(line, side * LANES // lanes * read)
         # Where rows of results are whole pages apart, caches put halves of lines together.
-        if any(n % PAGE_BYTES for n in _apart(t.outputs)):
+        if any(n % PAGE_BYTES for n in rows_apart(t.outputs)):
             loss += target.figure("short_run.written") * _doublings(line, side * lanes * written)
         for extent, size in zip(tile, (read, written), strict=True):
             loss += target.figure("short_run.tile") * _doublings(2 * line, extent * size)
         # A tile's rows end in parts of sectors where those of results begin inside of them.
-        apart = _inside(t.outputs) * SECTOR_BYTES / (tile[1] * written)
+        apart = inside_sectors(t.outputs) * SECTOR_BYTES / (tile[1] * written)
         return loss + target.figure("split_sector.written") * apart
 
     def _crowded(
@@ -308,16 +311,6 @@ class Turns:
         outputs = list(zip(t.outputs, self.cells, strict=True))
         sizes = parameters["vector"], parameters["turn_lanes"]
         return turn(t.shape, t.operands, outputs, warps, name, *sizes)
-
-
-def _apart(tensors: Sequence[Operand]) -> set[int]:
-    """Bytes between neighbours of tensors along the dims that are not contiguous."""
-    return {s * DTYPES[o.dtype].itemsize for o in tensors for s in o.strides if s > 1}
-
-
-def _inside(tensors: Sequence[Operand]) -> float:
-    """How far inside of sectors rows of tensors begin, of a sector."""
-    return 1 - gcd(SECTOR_BYTES, *_apart(tensors)) / SECTOR_BYTES
 
 
 def _doublings(of: float, what: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import product
-from math import ceil, gcd, log2, prod
+from math import ceil, log2, prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, substituted, used
@@ -23,6 +23,7 @@ from axe_eq_backends.cuda.lane_price import (
     Tensors,
     chained,
     exchanging,
+    inside_sectors,
     operations,
     residents,
 )
@@ -548,9 +549,7 @@ class Sweeps:
         if self.fast or run >= p.shape[-p.reduced - 1]:
             return 0.0
         lines = run * self._least / LINE_BYTES
-        steps = (s * DTYPES[o.dtype].itemsize for o in self._read for s in o.strides if s > 1)
-        inside = 1 - gcd(SECTOR_BYTES, *steps) / SECTOR_BYTES
-        return SHORT * (max(0.0, -log2(lines)) + inside / lines / 4)
+        return SHORT * (max(0.0, -log2(lines)) + inside_sectors(self._read) / lines / 4)
 
     @cached_property
     def _read(self) -> list[Operand]:
